@@ -1,0 +1,1 @@
+"""The service around the planner: HTTP, web form and command line."""

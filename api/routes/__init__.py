@@ -1,0 +1,1 @@
+"""The resources served over HTTP, one module for each."""

@@ -1,0 +1,1 @@
+"""Predicted time and memory, one module for each cause."""

@@ -1,0 +1,1 @@
+"""The search for the plan that no other plan beats, and its proof."""

@@ -1,0 +1,1 @@
+"""What is trained: operators, layers, and the models made of them."""

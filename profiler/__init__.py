@@ -1,0 +1,1 @@
+"""Measures the machines to plan for, with torch."""
