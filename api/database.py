@@ -1,5 +1,7 @@
 """Connections to the database, and the migrations that bring it up to date."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from sqlite3 import Connection as SqliteConnection
 
@@ -35,6 +37,14 @@ def create_session_factory(engine: Engine) -> SessionFactory:
     return sessionmaker(engine, expire_on_commit=False)
 
 
+@contextmanager
+def writing(sessions: SessionFactory) -> Iterator[Session]:
+    """Open a session that is to write: committed at the end, rolled back on an error."""
+    with sessions.begin() as session:
+        session.connection(execution_options={"writes": True})
+        yield session
+
+
 def migrate(engine: Engine) -> None:
     """Bring the database to the newest shape; a second call changes nothing.
 
@@ -67,6 +77,9 @@ def _prepare_sqlite(connection: SqliteConnection, _record: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """Begin a transaction, with the lock for writing at once where the caller says that it will write."""
+    """Begin a transaction, with the lock for writing at once where the caller says that it will write.
+
+    A reader that becomes a writer later is refused by SQLite, without waiting, when another wrote in between.
+    """
     writes = connection.get_execution_options().get("writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
