@@ -1,0 +1,156 @@
+"""One mesh as the search sees it: integer durations and bytes of layers, chunks and stages.
+
+Durations are whole nanoseconds and sizes whole bytes, so that the integer programs, the replay and
+the oracle compute exactly the same numbers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from planner.cost.schedules import PipelineShape, memory_moments
+from planner.strategy import Recompute
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerOption:
+    """One way to run one of the counted layers (decoder layers of equal cost).
+
+    ``saved_bytes`` per micro-batch stay until backward; ``working_bytes`` live only while the
+    layer's backward pass (or its recomputation) runs.
+    """
+
+    recompute: Recompute
+    forward_ns: int
+    backward_ns: int
+    saved_bytes: int
+    working_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FixedPart:
+    """What a chunk carries besides counted layers: the embedding, or the norm, head and loss."""
+
+    forward_ns: int = 0
+    backward_ns: int = 0
+    saved_bytes: int = 0
+    working_bytes: int = 0
+    static_bytes: int = 0
+    optimizer_ns: int = 0
+    gather_ns: int = 0
+    reduce_ns: int = 0
+
+    def __add__(self, other: "FixedPart") -> "FixedPart":
+        """Return both parts in one chunk; working memory is reused, the rest adds up."""
+        return FixedPart(
+            forward_ns=self.forward_ns + other.forward_ns,
+            backward_ns=self.backward_ns + other.backward_ns,
+            saved_bytes=self.saved_bytes + other.saved_bytes,
+            working_bytes=max(self.working_bytes, other.working_bytes),
+            static_bytes=self.static_bytes + other.static_bytes,
+            optimizer_ns=self.optimizer_ns + other.optimizer_ns,
+            gather_ns=self.gather_ns + other.gather_ns,
+            reduce_ns=self.reduce_ns + other.reduce_ns,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PipelineProblem:
+    """Everything that decides one mesh's step time and memory, but the layers of each chunk.
+
+    A step runs from one global barrier to the next (the gradient norm is needed everywhere before
+    any update): optimizer, gather of updated parameters, the passes in their order, reduction of
+    gradients. Per counted layer: ``static_bytes`` (parameters, gradients, optimizer states),
+    ``optimizer_ns``, ``gather_ns``, ``reduce_ns``. ``first`` and ``last`` ride on the first and the
+    last chunk. ``transfer_ns`` is one activation's way to the next stage; a blocking transfer
+    occupies its sender. ``gather_bucket_ns`` and ``reduce_bucket_ns`` are the parts of a gather
+    before its first use, and of a reduction after the last gradient, that nothing can hide.
+    ``barrier_ns`` is paid once by every stage (gradient norm, step overhead). ``tied_ns`` joins the
+    first and last stage at the end (a tied embedding's gradients). ``base_bytes`` is what every
+    device holds besides; ``limit_bytes`` what it may hold in all.
+    """
+
+    shape: PipelineShape
+    num_layers: int
+    options: tuple[LayerOption, ...]
+    static_bytes: int
+    optimizer_ns: int
+    gather_ns: int
+    reduce_ns: int
+    first: FixedPart
+    last: FixedPart
+    transfer_ns: int
+    transfer_blocks: bool
+    gather_overlaps: bool
+    reduce_overlaps: bool
+    gather_bucket_ns: int
+    reduce_bucket_ns: int
+    barrier_ns: int
+    tied_ns: int
+    base_bytes: int
+    limit_bytes: int
+    empty_ends: bool
+    """Whether a chunk that holds the embedding or the head may hold no counted layer."""
+
+    def fixed_part(self, chunk: int) -> FixedPart:
+        """Return what a chunk carries besides counted layers."""
+        part = FixedPart()
+        if chunk == 0:
+            part = part + self.first
+        if chunk == self.shape.num_chunks - 1:
+            part = part + self.last
+        return part
+
+    def minimum_layers(self, chunk: int) -> int:
+        """Return the fewest counted layers that a chunk may hold."""
+        is_end = chunk in {0, self.shape.num_chunks - 1}
+        return 0 if is_end and self.empty_ends else 1
+
+
+Assignment = tuple[tuple[int, ...], ...]
+"""How many layers each chunk runs by each option: ``assignment[chunk][option]``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChunkCosts:
+    """Durations and bytes of one chunk under an assignment."""
+
+    forward_ns: int
+    backward_ns: int
+    saved_bytes: int
+    working_bytes: int
+    static_bytes: int
+    optimizer_ns: int
+    gather_ns: int
+    reduce_ns: int
+
+
+def chunk_costs(problem: PipelineProblem, assignment: Assignment) -> tuple[ChunkCosts, ...]:
+    """Return the costs of every chunk, in chunk order."""
+    return tuple(_chunk_costs(problem, chunk, counts) for chunk, counts in enumerate(assignment))
+
+
+def _chunk_costs(problem: PipelineProblem, chunk: int, counts: Sequence[int]) -> ChunkCosts:
+    part = problem.fixed_part(chunk)
+    used = [(count, option) for count, option in zip(counts, problem.options, strict=True) if count]
+    layers = sum(counts)
+    return ChunkCosts(
+        forward_ns=part.forward_ns + sum(count * option.forward_ns for count, option in used),
+        backward_ns=part.backward_ns + sum(count * option.backward_ns for count, option in used),
+        saved_bytes=part.saved_bytes + sum(count * option.saved_bytes for count, option in used),
+        working_bytes=max([part.working_bytes, *(option.working_bytes for _, option in used)]),
+        static_bytes=part.static_bytes + layers * problem.static_bytes,
+        optimizer_ns=part.optimizer_ns + layers * problem.optimizer_ns,
+        gather_ns=part.gather_ns + layers * problem.gather_ns,
+        reduce_ns=part.reduce_ns + layers * problem.reduce_ns,
+    )
+
+
+def stage_peak_bytes(problem: PipelineProblem, costs: Sequence[ChunkCosts], stage: int) -> int:
+    """Return the most bytes that a device of a stage holds at any moment of a step."""
+    own = costs[stage :: problem.shape.num_stages]
+    static = problem.base_bytes + sum(chunk.static_bytes for chunk in own)
+    return static + max(
+        sum(count * chunk.saved_bytes for count, chunk in zip(moment.saved, own, strict=True))
+        + (own[moment.turn].working_bytes if moment.backward else 0)
+        for moment in memory_moments(problem.shape, stage)
+    )

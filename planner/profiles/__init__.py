@@ -1,0 +1,1 @@
+"""The profiles that come with the package: published measurements, one compressed file per system."""

@@ -1,0 +1,225 @@
+"""A training plan as data: mesh, batch, schedule, sharding, stages, and each layer's strategy."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+
+class ScheduleName(StrEnum):
+    """The order of forward and backward passes in a pipeline."""
+
+    GPIPE = "gpipe"
+    ONE_FORWARD_ONE_BACKWARD = "1f1b"
+    INTERLEAVED = "interleaved"
+
+
+class ZeroStage(IntEnum):
+    """1 shards optimizer states, 2 also gradients, 3 also parameters."""
+
+    NONE = 0
+    OPTIMIZER = 1
+    GRADIENTS = 2
+    PARAMETERS = 3
+
+
+class RecomputeMode(StrEnum):
+    """What backward computes again: nothing, named modules, the whole layer."""
+
+    NONE = "none"
+    SELECTIVE = "selective"
+    FULL = "full"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recompute:
+    """The recomputation of one layer; ``modules`` only with ``selective``."""
+
+    mode: RecomputeMode = RecomputeMode.NONE
+    modules: tuple[str, ...] = ()
+
+
+DEFAULT_RANK_ORDER = ("tensor_parallel", "context_parallel", "data_parallel", "pipeline_parallel")
+DEFAULT_EXPERT_RANK_ORDER = ("expert_tensor_parallel", "expert_parallel", "data_parallel", "pipeline_parallel")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mesh:
+    """Parallel degrees and how ranks are numbered, innermost first."""
+
+    data_parallel: int = 1
+    tensor_parallel: int = 1
+    context_parallel: int = 1
+    pipeline_parallel: int = 1
+    expert_parallel: int = 1
+    expert_tensor_parallel: int = 1
+    sequence_parallel: bool = False
+    context_parallel_scheme: str = "ring"
+    all_to_all_degree: int = 1
+    rank_order: tuple[str, ...] = DEFAULT_RANK_ORDER
+    expert_rank_order: tuple[str, ...] = DEFAULT_EXPERT_RANK_ORDER
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of the mesh; experts share them."""
+        return self.data_parallel * self.tensor_parallel * self.context_parallel * self.pipeline_parallel
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """Samples per forward pass of one rank, and such passes per step."""
+
+    micro_batch_size: int
+    num_micro_batches: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Schedule:
+    """The pipeline schedule; ``virtual_stages`` chunks per stage."""
+
+    name: ScheduleName = ScheduleName.ONE_FORWARD_ONE_BACKWARD
+    virtual_stages: int = 1
+    interleave_group_size: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sharding:
+    """Sizes of the groups over data x context parallel that share each state."""
+
+    zero_stage: ZeroStage = ZeroStage.NONE
+    parameters: int = 1
+    gradients: int = 1
+    optimizer: int = 1
+    reshard_after_forward: bool = True
+    gather_dtype: str | None = None
+    reduce_dtype: str | None = None
+    experts: "Sharding | None" = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Offload:
+    """Shares (0 to 1) of one state kept off the device."""
+
+    cpu: float = 0.0
+    nvme: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerOffload:
+    """Shares of each state of a layer kept off the device."""
+
+    optimizer: Offload = Offload()
+    parameters: Offload = Offload()
+    gradients: Offload = Offload()
+    activations: Offload = Offload()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerRange:
+    """``count`` layers of a kind from ``first`` (within the kind) that share one strategy."""
+
+    kind: str
+    first: int
+    count: int
+    recompute: Recompute = Recompute()
+    offload: LayerOffload = LayerOffload()
+    mesh: Mesh | None = None
+    sharding: Sharding | None = None
+    of: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chunk:
+    """The layers that one device runs in one pass, in execution order."""
+
+    virtual_stage: int
+    layers: tuple[LayerRange, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeviceRange:
+    """Devices ``first``, ``first + stride``, ... of a node group."""
+
+    first: int
+    count: int
+    stride: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StagePlacement:
+    """Where (a part of) a stage runs."""
+
+    node_group: str
+    devices: tuple[DeviceRange, ...]
+    data_parallel: int
+    tensor_parallel: int
+    context_parallel: int
+    batch_share: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stage:
+    """One pipeline stage: its devices and its chunks."""
+
+    stage: int
+    placement: tuple[StagePlacement, ...]
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingPlan:
+    """A whole plan in the full form of the contract."""
+
+    mesh: Mesh
+    batch: Batch
+    schedule: Schedule
+    sharding: Sharding
+    stages: tuple[Stage, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShortPlan:
+    """The flat short form: degrees and choices; ``expand`` makes the full form of it.
+
+    ``None`` means "as the framework would take it". ``extra`` holds further words of mesh, batch,
+    schedule and sharding that stood flat in the document.
+    """
+
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    context_parallel: int = 1
+    expert_parallel: int = 1
+    data_parallel: int | None = None
+    virtual_stages: int | None = None
+    micro_batch_size: int = 1
+    zero_stage: int | None = None
+    sequence_parallel: bool | None = None
+    schedule: Schedule | None = None
+    sharding: Sharding | None = None
+    recompute: Recompute | None = None
+    layers_per_stage: tuple[int, ...] | None = None
+    offload: Mapping[str, float] = field(default_factory=dict)
+    extra: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Violation:
+    """A rule that a plan breaks: where, which, and the legal values nearest to what was given."""
+
+    pointer: str
+    rule: str
+    nearest_legal: tuple[object, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """What is decided for the whole job before layers are split: one point of the outer search.
+
+    ``recompute`` lists the modes that a layer may choose from: one where the framework decides it
+    for the whole job.
+    """
+
+    mesh: Mesh
+    batch: Batch
+    schedule: Schedule
+    sharding: Sharding
+    recompute: tuple[Recompute, ...]

@@ -1,0 +1,130 @@
+"""The operators that a layer is made of, with local shapes, and what each saves for backward.
+
+One list of operators is the source of every figure: time, memory, FLOP, what recomputation frees
+and costs, what tensor parallelism moves.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from planner.units import Bytes, Flops
+
+
+class Phase(StrEnum):
+    """The part of a training step in which a kernel runs."""
+
+    FORWARD = "forward"
+    INPUT_GRADIENT = "input_gradient"
+    WEIGHT_GRADIENT = "weight_gradient"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
+
+
+class Module(StrEnum):
+    """The part of a layer that an operator belongs to: the grain of selective recomputation."""
+
+    CORE_ATTENTION = "core_attention"
+    ATTENTION = "attention"
+    MLP = "mlp"
+    NORM = "norm"
+    EMBEDDING = "embedding"
+    HEAD = "head"
+
+
+class Collective(StrEnum):
+    """A collective operation between the ranks of one group."""
+
+    ALL_REDUCE = "all_reduce"
+    ALL_GATHER = "all_gather"
+    REDUCE_SCATTER = "reduce_scatter"
+    ALL_TO_ALL = "all_to_all"
+    SEND_RECEIVE = "send_receive"
+    BROADCAST = "broadcast"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MatrixProduct:
+    """C[rows, columns] = A[rows, inner] B[inner, columns], ``count`` times.
+
+    With ``has_weights`` B is a parameter: backward is an input gradient [rows, columns] x
+    [columns, inner] and a weight gradient [columns, rows] x [rows, inner]. Without, both operands
+    are activations and both gradients are products of the same size (the unfused attention core).
+    """
+
+    name: str
+    module: Module
+    rows: int
+    columns: int
+    inner: int
+    count: int = 1
+    has_weights: bool = True
+    saved_bytes: Bytes = 0
+
+    @property
+    def forward_flops(self) -> Flops:
+        """Two FLOP per multiply-add."""
+        return 2.0 * self.count * self.rows * self.columns * self.inner
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttentionCore:
+    """softmax(Q K^T) V in one fused kernel: ``batch`` sequences, local ``heads``.
+
+    ``saved_bytes`` holds the output's log-sum-exp; Q, K, V and the output are counted where they
+    are made or used.
+    """
+
+    name: str
+    module: Module
+    batch: int
+    query_length: int
+    key_length: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int
+    causal: bool
+    saved_bytes: Bytes = 0
+
+    @property
+    def forward_flops(self) -> Flops:
+        """Both products over all pairs; half of them where the mask is causal."""
+        pairs = self.query_length * self.key_length * (0.5 if self.causal else 1.0)
+        return 2.0 * self.batch * self.heads * pairs * (self.head_dim + self.value_dim)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryPass:
+    """A pass bound by memory bandwidth: norm, activation, dropout, softmax, loss.
+
+    ``kind`` names the measured kernel that it resembles; bytes are read plus written.
+    """
+
+    name: str
+    module: Module
+    kind: str
+    forward_bytes: Bytes
+    backward_bytes: Bytes
+    saved_bytes: Bytes = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CollectivePass:
+    """A collective over the ranks of one mesh axis, inside a layer.
+
+    ``payload_bytes`` is counted as nccl-tests do (all-gather: the gathered total; reduce-scatter:
+    the input of one rank). ``hidden_behind`` names the gradient of the matrix product ``partner``
+    that may run at the same time, where the framework overlaps them.
+    """
+
+    name: str
+    module: Module
+    operation: Collective
+    payload_bytes: Bytes
+    axis: str
+    phase: Phase
+    partner: str | None = None
+    hidden_behind: Phase | None = None
+
+
+Operator = MatrixProduct | AttentionCore | MemoryPass | CollectivePass

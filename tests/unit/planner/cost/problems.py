@@ -1,0 +1,88 @@
+"""Random pipeline problems for property tests, small enough to enumerate."""
+
+from hypothesis import strategies as st
+
+from planner.cost.pipeline import Assignment, FixedPart, LayerOption, PipelineProblem
+from planner.cost.schedules import PipelineShape
+from planner.strategy import Recompute, RecomputeMode, ScheduleName
+
+durations = st.integers(0, 60)
+sizes = st.integers(0, 40)
+
+
+@st.composite
+def shapes(draw: st.DrawFn, *, max_stages: int = 4, max_micro_batches: int = 9) -> PipelineShape:
+    """Draw a schedule with at most four stages and three chunks per stage."""
+    stages = draw(st.integers(1, max_stages))
+    schedule = draw(st.sampled_from(list(ScheduleName)))
+    micro_batches = draw(st.integers(1, max_micro_batches))
+    if schedule is not ScheduleName.INTERLEAVED or stages == 1:
+        schedule = ScheduleName.GPIPE if schedule is ScheduleName.GPIPE else ScheduleName.ONE_FORWARD_ONE_BACKWARD
+        return PipelineShape(
+            schedule=schedule, num_stages=stages, virtual_stages=1, num_micro_batches=micro_batches
+        )
+    rounds = draw(st.integers(1, 3))
+    return PipelineShape(
+        schedule=schedule,
+        num_stages=stages,
+        virtual_stages=draw(st.integers(2, 3)),
+        num_micro_batches=rounds * stages,
+    )
+
+
+fixed_parts = st.builds(
+    FixedPart,
+    forward_ns=durations,
+    backward_ns=durations,
+    saved_bytes=sizes,
+    working_bytes=sizes,
+    static_bytes=sizes,
+    optimizer_ns=durations,
+    gather_ns=durations,
+    reduce_ns=durations,
+)
+layer_options = st.builds(
+    LayerOption,
+    recompute=st.sampled_from([Recompute(mode=mode) for mode in RecomputeMode]),
+    forward_ns=st.integers(1, 60),
+    backward_ns=st.integers(1, 90),
+    saved_bytes=sizes,
+    working_bytes=sizes,
+)
+
+
+@st.composite
+def problems(draw: st.DrawFn, *, max_stages: int = 4, max_layers: int = 10, max_options: int = 3) -> PipelineProblem:
+    """Draw a whole problem; ``num_layers`` always suffices for one layer per chunk."""
+    shape = draw(shapes(max_stages=max_stages))
+    return PipelineProblem(
+        shape=shape,
+        num_layers=draw(st.integers(shape.num_chunks, max(max_layers, shape.num_chunks))),
+        options=tuple(draw(st.lists(layer_options, min_size=1, max_size=max_options))),
+        static_bytes=draw(sizes),
+        optimizer_ns=draw(durations),
+        gather_ns=draw(durations),
+        reduce_ns=draw(durations),
+        first=draw(fixed_parts),
+        last=draw(fixed_parts),
+        transfer_ns=draw(durations),
+        transfer_blocks=draw(st.booleans()),
+        gather_overlaps=draw(st.booleans()),
+        reduce_overlaps=draw(st.booleans()),
+        gather_bucket_ns=draw(st.integers(0, 10)),
+        reduce_bucket_ns=draw(st.integers(0, 10)),
+        barrier_ns=draw(st.integers(0, 10)),
+        tied_ns=draw(st.integers(0, 10)),
+        base_bytes=draw(sizes),
+        limit_bytes=draw(st.integers(50, 1500)),
+        empty_ends=draw(st.booleans()),
+    )
+
+
+@st.composite
+def assignments(draw: st.DrawFn, problem: PipelineProblem) -> Assignment:
+    """Draw some legal number of layers by option for every chunk (their total is free)."""
+    return tuple(
+        tuple(draw(st.integers(1 if i == 0 else 0, 3)) for i in range(len(problem.options)))
+        for _ in range(problem.shape.num_chunks)
+    )
