@@ -55,19 +55,19 @@ class Layer(Protocol):
         ...
 
     def local_parameters(self, cut: Cut) -> int:
-        """Parameters that one device holds, padding and replicas included (a tied head: none)."""
+        """Return parameters that one device holds, padding and replicas included (a tied head: none)."""
         ...
 
     def tied_local_parameters(self, cut: Cut) -> int:
-        """Parameters that one device holds twice when the tied layer sits on another stage; else 0."""
+        """Return parameters that one device holds twice when the tied layer sits on another stage; else 0."""
         ...
 
     def operators(self, cut: Cut) -> Sequence[Operator]:
-        """Operators of one micro-batch on one device, in forward order."""
+        """Return the operators of one micro-batch on one device, in forward order."""
         ...
 
     def forward_flops_per_sample(self, sequence_length: int) -> Flops:
-        """Useful forward FLOP of one sample, the causal half of attention only."""
+        """Return useful forward FLOP of one sample, the causal half of attention only."""
         ...
 
 
@@ -111,5 +111,5 @@ class Workload:
         return replace(self, runs=runs)
 
     def forward_flops_per_sample(self, sequence_length: int) -> Flops:
-        """Useful forward FLOP of one sample through the whole chain."""
+        """Return useful forward FLOP of one sample through the whole chain."""
         return sum(run.count * run.layer.forward_flops_per_sample(sequence_length) for run in self.runs)

@@ -27,6 +27,7 @@ class Module(StrEnum):
     ATTENTION = "attention"
     MLP = "mlp"
     NORM = "norm"
+    RESIDUAL = "residual"
     EMBEDDING = "embedding"
     HEAD = "head"
 
@@ -40,6 +41,21 @@ class Collective(StrEnum):
     ALL_TO_ALL = "all_to_all"
     SEND_RECEIVE = "send_receive"
     BROADCAST = "broadcast"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SavedTensor:
+    """A tensor that an operator saves for its backward pass.
+
+    ``made_by`` is the module whose recomputation makes the tensor again; None is the layer's input.
+    """
+
+    name: str
+    size_bytes: Bytes
+    made_by: Module | None
+
+
+Saved = tuple[SavedTensor, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +74,12 @@ class MatrixProduct:
     inner: int
     count: int = 1
     has_weights: bool = True
-    saved_bytes: Bytes = 0
+    saved: Saved = ()
+
+    @property
+    def saved_bytes(self) -> Bytes:
+        """Bytes saved for backward when nothing is recomputed."""
+        return sum(tensor.size_bytes for tensor in self.saved)
 
     @property
     def forward_flops(self) -> Flops:
@@ -70,8 +91,7 @@ class MatrixProduct:
 class AttentionCore:
     """softmax(Q K^T) V in one fused kernel: ``batch`` sequences, local ``heads``.
 
-    ``saved_bytes`` holds the output's log-sum-exp; Q, K, V and the output are counted where they
-    are made or used.
+    It saves Q, K, V and the output's log-sum-exp; the output is saved by the product that uses it.
     """
 
     name: str
@@ -84,7 +104,12 @@ class AttentionCore:
     head_dim: int
     value_dim: int
     causal: bool
-    saved_bytes: Bytes = 0
+    saved: Saved = ()
+
+    @property
+    def saved_bytes(self) -> Bytes:
+        """Bytes saved for backward when nothing is recomputed."""
+        return sum(tensor.size_bytes for tensor in self.saved)
 
     @property
     def forward_flops(self) -> Flops:
@@ -105,7 +130,12 @@ class MemoryPass:
     kind: str
     forward_bytes: Bytes
     backward_bytes: Bytes
-    saved_bytes: Bytes = 0
+    saved: Saved = ()
+
+    @property
+    def saved_bytes(self) -> Bytes:
+        """Bytes saved for backward when nothing is recomputed."""
+        return sum(tensor.size_bytes for tensor in self.saved)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

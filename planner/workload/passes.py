@@ -1,0 +1,69 @@
+"""The memory-bound passes that transformer layers share: norms, residual additions, dropout.
+
+Every pass counts what it reads and writes, in bytes of the local shard; e is the width of an element.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from planner.workload.layers import Cut
+from planner.workload.operators import MemoryPass, Module, SavedTensor
+
+MASK_BYTES: Final = 1
+"""A dropout mask keeps one byte per element."""
+
+
+class Norm(StrEnum):
+    """The normalisation: layer norm has a scale and a bias, RMS norm a scale."""
+
+    LAYER = "layer"
+    RMS = "rms"
+
+    @property
+    def parameters_per_channel(self) -> int:
+        """Scale, and bias where there is one."""
+        return 2 if self is Norm.LAYER else 1
+
+
+def norm_pass(name: str, norm: Norm, *, hidden: int, cut: Cut, made_by: Module | None) -> MemoryPass:
+    """Return a norm: forward reads x and writes y, backward reads dy and x and writes dx.
+
+    It saves its input, which ``made_by`` made; the statistics (two numbers per token) are left out.
+    """
+    width = cut.element_bytes * cut.sharded_tokens * hidden
+    return MemoryPass(
+        name=name,
+        module=Module.NORM,
+        kind=f"{norm}_norm",
+        forward_bytes=2 * width,
+        backward_bytes=3 * width,
+        saved=(SavedTensor(name=f"{name}_input", size_bytes=width, made_by=made_by),),
+    )
+
+
+def residual_pass(name: str, *, hidden: int, cut: Cut, dropout: float, has_bias: bool) -> MemoryPass:
+    """Return bias, dropout and residual addition in one pass.
+
+    Forward reads the branch and the residual and writes the sum (3 e) and the mask. Backward adds
+    the gradients of branch and residual where they meet (3 e), reads the gradient and the mask and
+    writes the branch's gradient (2 e and the mask), and reads that once more to sum a bias gradient.
+    """
+    elements = cut.sharded_tokens * hidden
+    mask = dropout_mask(name, elements=elements, dropout=dropout, module=Module.RESIDUAL)
+    mask_bytes = sum(tensor.size_bytes for tensor in mask)
+    element_reads = 3 + (2 if mask else 0) + (1 if has_bias else 0)
+    return MemoryPass(
+        name=name,
+        module=Module.RESIDUAL,
+        kind="bias_dropout_add" if mask else "add",
+        forward_bytes=3 * cut.element_bytes * elements + mask_bytes,
+        backward_bytes=element_reads * cut.element_bytes * elements + mask_bytes,
+        saved=mask,
+    )
+
+
+def dropout_mask(name: str, *, elements: int, dropout: float, module: Module) -> tuple[SavedTensor, ...]:
+    """Return the saved mask of a dropout, or nothing where the probability is zero."""
+    if dropout == 0:
+        return ()
+    return (SavedTensor(name=f"{name}_mask", size_bytes=MASK_BYTES * elements, made_by=module),)

@@ -1,0 +1,57 @@
+"""What recomputation of modules frees, and what it runs again."""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from planner.units import Bytes
+from planner.workload.operators import CollectivePass, Module, Operator, Phase, SavedTensor
+
+NOTHING: Final[frozenset[Module]] = frozenset()
+"""No recomputation."""
+
+WHOLE_LAYER: Final[frozenset[Module]] = frozenset(Module)
+"""Full recomputation: only the layer's input stays."""
+
+OUTPUT_DISCARDING: Final = frozenset({Module.NORM})
+"""Modules whose recomputation also drops their output, which the next operator had saved."""
+
+
+def saved_bytes(operators: Sequence[Operator], *, recompute: Collection[Module] = NOTHING) -> Bytes:
+    """Return the bytes that one micro-batch keeps from forward to backward.
+
+    A tensor goes when the module that makes it runs again, unless an operator that does not run
+    again needs it: the inputs of a recomputed module stay, what it saved inside goes.
+    """
+    return sum(tensor.size_bytes for tensor in kept_tensors(operators, recompute=recompute))
+
+
+def kept_tensors(operators: Sequence[Operator], *, recompute: Collection[Module]) -> tuple[SavedTensor, ...]:
+    """Return the saved tensors that stay in memory under recomputation of some modules."""
+    return tuple(
+        tensor
+        for operator in operators
+        if not isinstance(operator, CollectivePass)
+        for tensor in operator.saved
+        if not _is_freed(tensor, user=operator.module, recompute=recompute)
+    )
+
+
+def recomputed_operators(
+    operators: Sequence[Operator], *, recompute: Collection[Module]
+) -> tuple[Operator, ...]:
+    """Return the operators whose forward runs a second time before backward, in forward order.
+
+    The forward collectives of a recomputed module run again with it, as the frameworks do.
+    """
+    return tuple(
+        operator for operator in operators if operator.module in recompute and _has_forward(operator)
+    )
+
+
+def _is_freed(tensor: SavedTensor, *, user: Module, recompute: Collection[Module]) -> bool:
+    is_made_again = tensor.made_by is not None and tensor.made_by in recompute
+    return is_made_again and (user in recompute or tensor.made_by in OUTPUT_DISCARDING)
+
+
+def _has_forward(operator: Operator) -> bool:
+    return not isinstance(operator, CollectivePass) or operator.phase is Phase.FORWARD
