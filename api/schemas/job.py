@@ -1,0 +1,107 @@
+"""The training job on the wire: batch, sequence, precision, optimizer, framework, what is trained."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from api.schemas.document import (
+    EXPERIMENTAL,
+    Flag,
+    InputDocument,
+    Name,
+    Number,
+    SampleCount,
+    Share,
+    TokenCount,
+    WholeNumber,
+    one_of,
+)
+from planner.errors import InvalidRequest
+from planner.job import OPTIMIZERS, AttentionKind, Job, Precision, Trainable
+from planner.workload.layers import Workload
+
+KnownPrecision = Annotated[Precision, one_of(Precision)]
+KnownOptimizer = Annotated[str, one_of(OPTIMIZERS)]
+KnownAttention = Annotated[AttentionKind, one_of(AttentionKind)]
+Imbalance = Annotated[float, Number, Field(ge=1, le=1e6, allow_inf_nan=False)]
+Pixels = Annotated[int, WholeNumber, Field(ge=1, le=10**6)]
+ImageCount = Annotated[int, WholeNumber, Field(ge=0, le=10**6)]
+LoraRank = Annotated[int, WholeNumber, Field(ge=1, le=10**6)]
+
+
+class TrainableDocument(InputDocument):
+    """Which parameters are trained: all but the frozen kinds of layers, or low-rank adapters."""
+
+    kind: Name = Field(default="full", description="full or lora.")
+    frozen: tuple[Name, ...] = Field(
+        default=(), description="Kinds of layers that stay as they are.", json_schema_extra=EXPERIMENTAL
+    )
+    rank: LoraRank | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
+    targets: tuple[Name, ...] | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
+    base_dtype: Name | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
+
+    @model_validator(mode="after")
+    def _adapters_are_lora(self) -> Self:
+        """Refuse the fields of adapters beside another kind."""
+        for field in ("rank", "targets", "base_dtype"):
+            if self.kind != "lora" and getattr(self, field) is not None:
+                raise PydanticCustomError("trainable", 'goes with kind "lora" only', {"field": field})
+        return self
+
+
+class JobDocument(InputDocument):
+    """One training job; null for a number format means: as the framework does."""
+
+    global_batch_size: SampleCount = Field(description="Samples per optimizer step, over all devices.")
+    sequence_length: TokenCount | None = Field(
+        default=None, description="Tokens of one sample; null for a model without a sequence."
+    )
+    decoder_sequence_length: TokenCount | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
+    precision: KnownPrecision = Precision.BF16
+    optimizer: KnownOptimizer = "adamw"
+    framework: Name = Field(default="megatron-core", description="One of /v1/frameworks, or any.")
+    framework_version: Name | None = None
+    gradient_dtype: KnownPrecision | None = None
+    master_weight_dtype: KnownPrecision | None = None
+    optimizer_state_dtype: KnownPrecision | None = None
+    attention: KnownAttention = AttentionKind.FLASH
+    compile: Flag | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
+    trainable: TrainableDocument = TrainableDocument()
+    loss: Name = Field(default="causal_lm", json_schema_extra=EXPERIMENTAL)
+    reference_model: Name | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
+    images_per_sample: ImageCount = Field(default=0, json_schema_extra=EXPERIMENTAL)
+    image_size: Pixels | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
+    sequence_lengths: tuple[tuple[TokenCount, Share], ...] | None = Field(
+        default=None,
+        description="Distribution of true lengths: tokens and share.",
+        json_schema_extra=EXPERIMENTAL,
+    )
+    expert_imbalance: Imbalance = Field(
+        default=1.0,
+        description="Load of the busiest expert rank over the mean.",
+        json_schema_extra=EXPERIMENTAL,
+    )
+
+    def to_job(self, workload: Workload) -> Job:
+        """Return the job that the document says; InvalidRequest where the model needs a sequence length."""
+        if self.sequence_length is None:
+            default = workload.default_sequence_length
+            raise InvalidRequest(
+                f"{workload.name} is trained on sequences: say how long",
+                pointer="/job/sequence_length",
+                nearest_legal=() if default is None else (default,),
+            )
+        return Job(
+            global_batch_size=self.global_batch_size,
+            sequence_length=self.sequence_length,
+            precision=self.precision,
+            optimizer=OPTIMIZERS[self.optimizer],
+            framework=self.framework,
+            framework_version=self.framework_version,
+            gradient_dtype=self.gradient_dtype,
+            master_weight_dtype=self.master_weight_dtype,
+            optimizer_state_dtype=self.optimizer_state_dtype,
+            attention=self.attention,
+            trainable=Trainable(kind=self.trainable.kind, frozen=self.trainable.frozen),
+        )

@@ -1,0 +1,50 @@
+"""The model on the wire: a preset, a Hugging Face configuration, or the planner's own chain of layers."""
+
+import json
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from api.schemas.document import EXPERIMENTAL, InputDocument, LayerCount, Name
+from api.schemas.layers import LayerDocument
+
+MAX_RUNS = 10_000
+"""Entries of a chain of layers; equal layers in a row are one entry."""
+
+
+def _is_json(config: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what JSON does not have: NaN, infinities."""
+    try:
+        json.dumps(config, allow_nan=False)
+    except ValueError as error:
+        raise PydanticCustomError(
+            "json", "holds a number that JSON does not have: NaN or infinity"
+        ) from error
+    return config
+
+
+Configuration = Annotated[dict[str, Any], AfterValidator(_is_json)]
+
+
+class ModelDocument(InputDocument):
+    """What is trained, in one of three forms; ``num_layers`` overrides its depth."""
+
+    preset: Name | None = None
+    huggingface: Configuration | None = Field(default=None, description="A config.json, whole.")
+    layers: Annotated[tuple[LayerDocument, ...], Field(min_length=1, max_length=MAX_RUNS)] | None = Field(
+        default=None, description="A chain of layers in execution order.", json_schema_extra=EXPERIMENTAL
+    )
+    num_layers: LayerCount | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        """Refuse several forms at once, and none."""
+        forms = [form for form in ("preset", "huggingface", "layers") if getattr(self, form) is not None]
+        if len(forms) != 1:
+            raise PydanticCustomError(
+                "model_form",
+                "should have one of preset, huggingface and layers; has {forms}",
+                {"forms": " and ".join(forms) or "none"},
+            )
+        return self
