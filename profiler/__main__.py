@@ -1,0 +1,152 @@
+"""``python -m profiler``: measure this machine and write one profile document."""
+
+import argparse
+import json
+import math
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
+
+from profiler.backend import detect_kind, num_devices
+from profiler.measuring import Order, run
+from profiler.processes import Place, place_from_torchrun, spawn
+from profiler.shapes import read_shapes
+
+MEASURED, NOTHING_MEASURED, BAD_INPUT = 0, 1, 2
+
+ENDED_BY_SIGNAL = 128
+"""A shell adds this to the number of the signal that ended a command."""
+
+EXAMPLES = """\
+examples:
+  python -m profiler --output here.json
+      the default ladder, on every accelerator or on two processes that share the processor
+  python -m profiler --output here.json --processes 4 --seconds-limit 30
+      four processes at once, each with a quarter of the cores, within half a minute or so
+  python -m profiler --output here.json --request shapes.json
+      what the planner wants: {"format": "meshplan-shapes/1",
+       "kernels": [{"operator": "matrix_product", "dtype": "fp32", "phase": "forward",
+                    "shape": {"m": 512, "n": 1024, "k": 1024}}],
+       "collectives": [{"operation": "all_reduce", "world_size": 2, "payload_bytes": 1048576}]}
+  torchrun --nproc-per-node 8 --nnodes 2 ... -m profiler --output here.json
+      under torchrun, which says how many processes there are
+
+Results are written as they come: a run that is killed leaves what it had. What cannot be measured,
+for want of memory or time, stands with its reason under facts.skipped. Exit codes: 0 measured,
+1 nothing measured or a process died, 2 bad input.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure as the arguments say and return the exit code."""
+    arguments = _parser().parse_args(argv)
+    place = place_from_torchrun()
+    try:
+        order = _order(arguments)
+        processes = _num_processes(arguments.processes, order.kind, place=place)
+    except ValueError as error:
+        sys.stderr.write(f"profiler: {error}\n")
+        return BAD_INPUT
+    try:
+        _measure(order, processes, place=place)
+    except (ProcessExitedException, ProcessRaisedException) as error:
+        sys.stderr.write(f"profiler: a process died; what was measured is in {order.output}\n{error}\n")
+        return NOTHING_MEASURED
+    return _exit_code(order.output) if place is None or place.rank == 0 else MEASURED
+
+
+def _measure(order: Order, processes: int, *, place: Place | None) -> None:
+    """Take this process's place among those that torchrun started, else start what is needed."""
+    if place is not None:
+        run(order, place, "env://")
+    elif processes == 1:
+        run(order, Place(), "")
+    else:
+        spawn(partial(run, order), processes=processes)
+
+
+def _order(arguments: argparse.Namespace) -> Order:
+    folder = arguments.output.resolve().parent
+    _require(folder.is_dir(), f"no folder {folder} to write {arguments.output.name} in")
+    _require(os.access(folder, os.W_OK), f"{folder} cannot be written to")
+    return Order(
+        output=arguments.output.resolve(),
+        kind=detect_kind(arguments.device),
+        name=arguments.name,
+        shapes=read_shapes(arguments.request) if arguments.request else None,
+        seconds_limit=arguments.seconds_limit,
+    )
+
+
+def _num_processes(wanted: int | None, kind: str, *, place: Place | None) -> int:
+    """Return one process per accelerator, on a processor two, so that there is a link to measure."""
+    if place is not None:
+        _require(wanted in {None, place.world_size}, f"torchrun started {place.world_size} processes")
+        return place.world_size
+    here = num_devices(kind)
+    if kind == "cuda":
+        _require((wanted or 1) <= here, f"{wanted} processes for {here} devices")
+        return wanted or here
+    return wanted or min(2, here)
+
+
+def _exit_code(output: Path) -> int:
+    profile = json.loads(output.read_text())
+    return MEASURED if profile["kernels"] or profile["collectives"] else NOTHING_MEASURED
+
+
+def _require(condition: bool, message: str) -> None:  # noqa: FBT001 - reads as an assertion
+    if not condition:
+        raise ValueError(message)
+
+
+def _exit_on(number: int, _frame: object) -> None:
+    sys.exit(ENDED_BY_SIGNAL + number)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m profiler",
+        description="Measure kernels and links of this machine and write one profile document.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="FILE", help="the profile to write (JSON)"
+    )
+    parser.add_argument(
+        "--request", type=Path, metavar="SHAPES.json", help="shapes to measure (default: a ladder)"
+    )
+    parser.add_argument("--processes", type=_count, metavar="N", help="processes that measure at once")
+    parser.add_argument(
+        "--seconds-limit", type=_seconds, metavar="S", help="about when to stop (default: when done)"
+    )
+    parser.add_argument("--name", help="name of the profile (default: DEVICE/measured)")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="what to measure")
+    return parser
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, is {number}")
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, is {text}")
+    return number
+
+
+if __name__ == "__main__":
+    # Leave by an exception, so that processes and files of this run are cleared away.
+    signal.signal(signal.SIGTERM, _exit_on)
+    signal.signal(signal.SIGINT, _exit_on)
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""Facts about this machine: processor, cores, memory, as far as this process may use them."""
+
+import os
+import platform
+import re
+from pathlib import Path
+
+CPU_INFO = Path("/proc/cpuinfo")
+MEMORY_INFO = Path("/proc/meminfo")
+CGROUP = Path("/sys/fs/cgroup")
+
+BYTES_PER_KIB = 1024
+"""The kernel writes kB in its files and means KiB."""
+
+_NOISE = re.compile(r"\((r|tm|c)\)|@.*$|\b\d+-core\b|\bprocessor\b|\bcpu\b", re.IGNORECASE)
+"""What vendors put into a model's name that doesn't tell two models apart."""
+
+
+def cpu_model(cpu_info: Path = CPU_INFO) -> str:
+    """Return the processor's name as the kernel gives it, else its architecture."""
+    lines = cpu_info.read_text().splitlines() if cpu_info.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()
+
+
+def slug(name: str) -> str:
+    """Return a name in lower case with dashes, without noise: "Intel(R) Xeon(R) CPU" is "intel-xeon"."""
+    return re.sub(r"[^a-z0-9.]+", "-", _NOISE.sub(" ", name).lower()).strip("-")
+
+
+def num_cores(cgroup: Path = CGROUP) -> int:
+    """Return the cores that this process may use: its affinity, cut by the quota of its control group."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = cgroup / "cpu.max"
+    limit, _, period = quota.read_text().strip().partition(" ") if quota.exists() else ("max", "", "")
+    return allowed if limit == "max" else max(1, min(allowed, int(limit) // int(period)))
+
+
+def core_share(processes_per_node: int) -> str:
+    """Return the cores of one process: whole ones, "4c", or "0.5c" where processes outnumber them."""
+    cores = num_cores()
+    share = (
+        cores // processes_per_node if cores >= processes_per_node else round(cores / processes_per_node, 2)
+    )
+    return f"{share:g}c"
+
+
+def threads_per_process(processes_per_node: int) -> int:
+    """Return the threads that each process has for its kernels: an even share of the cores."""
+    return max(1, num_cores() // processes_per_node)
+
+
+def memory_bytes(cgroup: Path = CGROUP) -> int:
+    """Return the memory that the processes here may use together: all of it, or the group's limit."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = _number(cgroup / "memory.max")
+    return total if limit is None else min(total, limit)
+
+
+def available_bytes(memory_info: Path = MEMORY_INFO, cgroup: Path = CGROUP) -> int:
+    """Return the memory that could be taken now without swapping, in the machine and in the group."""
+    free = _available_on_machine(memory_info)
+    limit, used = _number(cgroup / "memory.max"), _number(cgroup / "memory.current")
+    return free if limit is None or used is None else max(0, min(free, limit - used))
+
+
+def _available_on_machine(memory_info: Path) -> int:
+    lines = memory_info.read_text().splitlines() if memory_info.exists() else []
+    for line in lines:
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * BYTES_PER_KIB
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _number(path: Path) -> int | None:
+    """Return the number in a file of the kernel, None where there is no file or no limit ("max")."""
+    text = path.read_text().strip() if path.exists() else "max"
+    return None if text == "max" else int(text)
