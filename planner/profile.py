@@ -19,7 +19,9 @@ from planner.profile_document import MAX_NAME_LENGTH, RefusedRow, read_rows
 from planner.units import Seconds
 
 FORMAT: Final = "meshplan-profile/1"
-KEYS: Final = frozenset({"format", "name", "device", "software", "facts", "kernels", "collectives", "transfers"})
+KEYS: Final = frozenset(
+    {"format", "name", "device", "software", "facts", "kernels", "collectives", "transfers"}
+)
 BUILTIN_PACKAGE: Final = "planner.profiles"
 SHOWN_ROWS: Final = 5
 """Refused rows that the text of an error repeats; the error carries all of them."""
@@ -193,7 +195,9 @@ def _check_head(document: Mapping[str, object]) -> None:
     for key in ("name", "device"):
         value = document.get(key)
         if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_LENGTH:
-            raise InvalidProfile(f"{key} must be a text of 1 to {MAX_NAME_LENGTH} characters", pointer=f"/{key}")
+            raise InvalidProfile(
+                f"{key} must be a text of 1 to {MAX_NAME_LENGTH} characters", pointer=f"/{key}"
+            )
     for key in sorted(set(document) - KEYS):
         raise InvalidProfile(f"unknown field {key!r}", pointer=f"/{key}")
 
@@ -238,12 +242,14 @@ def _digest(profile: Profile) -> str:
     head = [FORMAT, profile.name, profile.device, profile.software, profile.facts]
     canonical.update(json.dumps(head, sort_keys=True).encode())
     names = [f"{source.source or ''}\n{source.source_ref or ''}" for source in profile.sources]
-    ranks = {name: rank for rank, name in enumerate(sorted(set(names)))}
-    rank_of = np.array([ranks[name] for name in names], dtype=np.int64)
-    for table in sorted(profile.kernels, key=lambda table: (table.operator, table.dtype, table.phase, table.dims)):
+    used = sorted({names[number] for table in profile.kernels for number in set(table.source_index.tolist())})
+    ranks = {name: rank for rank, name in enumerate(used)}
+    rank_of = np.array([ranks.get(name, 0) for name in names], dtype=np.int64)
+    for table in sorted(
+        profile.kernels, key=lambda table: (table.operator, table.dtype, table.phase, table.dims)
+    ):
         canonical.update(json.dumps([table.operator, table.dtype, table.phase, *table.dims]).encode())
         canonical.update(_canonical_bytes(table, rank_of))
-    used = sorted(ranks)
     rows = sorted(json.dumps(_collective_document(row)) for row in profile.collectives)
     rows += sorted(json.dumps(_transfer_document(row)) for row in profile.transfers)
     canonical.update(json.dumps([used, rows]).encode())

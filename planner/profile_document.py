@@ -107,7 +107,9 @@ def _read_each(
 def _read_kernels(
     rows: Sequence[object], index: SourceIndex, refused: list[RefusedRow]
 ) -> tuple[KernelTable, ...]:
-    columns: dict[tuple[str, str, str, tuple[str, ...]], list[tuple[list[int], float, float, int]]] = defaultdict(list)
+    columns: dict[tuple[str, str, str, tuple[str, ...]], list[tuple[list[int], float, float, int]]] = (
+        defaultdict(list)
+    )
     for number, row in enumerate(rows):
         try:
             key, values = _kernel(_mapping(row), index)

@@ -57,7 +57,14 @@ DIMS: Final = {
     "matrix_product": {},
     "batched_matrix_product": {"b": "batch"},
     "grouped_matrix_product": {"g": "groups"},
-    "attention": {"b": "batch", "s": "sequence", "h": "heads", "kvh": "kv_heads", "d": "head_dim", "dv": "value_dim"},
+    "attention": {
+        "b": "batch",
+        "s": "sequence",
+        "h": "heads",
+        "kvh": "kv_heads",
+        "d": "head_dim",
+        "dv": "value_dim",
+    },
     "rotary": {"kvh": "kv_heads", "d": "head_dim"},
 }
 LICENCES: Final = {

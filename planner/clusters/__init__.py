@@ -1,0 +1,1 @@
+"""Cluster presets: well-known systems, one document each, as node groups of the wire format."""

@@ -1,0 +1,37 @@
+"""Measured points that stand on no grid, as bounds on an estimate that keep it monotone."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Envelope:
+    """Points [points, dims] and their seconds, made monotone in the partial order of sizes.
+
+    A larger shape never takes less than a smaller measured one, a smaller one never more than a
+    larger measured one; at a measured point both bounds meet.
+    """
+
+    sizes: Floats
+    seconds: Floats
+
+    @classmethod
+    def of(cls, sizes: Floats, seconds: Floats) -> "Envelope":
+        """Return the envelope of points whose seconds may contradict each other a little."""
+        not_larger = (sizes[:, None, :] >= sizes[None, :, :]).all(axis=2)
+        above = np.where(not_larger, seconds[None, :], -np.inf).max(axis=1, initial=-np.inf)
+        below = np.where(not_larger.T, seconds[None, :], np.inf).min(axis=1, initial=np.inf)
+        return cls(sizes=sizes, seconds=np.sqrt(above * below))
+
+    def clip(self, seconds: float, *sizes: float) -> float:
+        """Return the estimate moved between the bounds that the points set at ``sizes``."""
+        if not len(self.seconds):
+            return seconds
+        point = np.array(sizes, dtype=np.float64)
+        least = self.seconds[(self.sizes <= point).all(axis=1)].max(initial=0.0)
+        most = self.seconds[(self.sizes >= point).all(axis=1)].min(initial=np.inf)
+        return float(min(max(seconds, least), most))

@@ -1,0 +1,44 @@
+"""Where the ranks of one group sit: how many share a node and each level of links."""
+
+from dataclasses import dataclass
+
+from planner.cluster import NodeGroup
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupShape:
+    """``size`` ranks, each ``stride`` devices after the one before.
+
+    ``ranks_per_level`` says how many of them share one domain of each level, innermost first; the
+    last is ``size``. Groups of one mesh axis all talk at once, so no rank finds silent neighbours.
+    """
+
+    size: int
+    stride: int
+    ranks_per_node: int
+    ranks_per_level: tuple[int, ...]
+
+
+def group_shape(group: NodeGroup, *, size: int, stride: int = 1) -> GroupShape:
+    """Return the shape of ``size`` ranks ``stride`` apart in the numbering of a node group.
+
+    Raises ValueError when they do not fit in the group or in its outermost level.
+    """
+    span = (size - 1) * stride + 1
+    if size < 1 or stride < 1 or span > group.num_devices:
+        raise ValueError(
+            f"{size} ranks {stride} apart span {span} devices, but {group.name} has {group.num_devices}"
+        )
+    per_level = tuple(_ranks_within(level.devices, size=size, stride=stride) for level in group.levels)
+    if size > 1 and (not per_level or per_level[-1] < size):
+        raise ValueError(f"no level of {group.name} joins {size} ranks {stride} apart")
+    return GroupShape(
+        size=size,
+        stride=stride,
+        ranks_per_node=_ranks_within(group.devices_per_node, size=size, stride=stride),
+        ranks_per_level=per_level,
+    )
+
+
+def _ranks_within(devices: int, *, size: int, stride: int) -> int:
+    return min(size, max(1, devices // stride))
