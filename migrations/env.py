@@ -11,8 +11,14 @@ MIGRATION_LOCK = 7_364_710
 """Any number that nothing else on the PostgreSQL server locks."""
 
 
-def migrate(connection: Connection) -> None:
+def migrate(engine: Engine) -> None:
     """Run the steps in one transaction, one process at a time."""
+    with engine.execution_options(writes=True).connect() as connection:
+        run_steps(connection)
+
+
+def run_steps(connection: Connection) -> None:
+    """Run the steps on a connection that nothing has begun on."""
     context.configure(
         connection=connection,
         target_metadata=Base.metadata,
@@ -27,11 +33,17 @@ def migrate(connection: Connection) -> None:
         context.run_migrations()
 
 
-def engine_to_migrate() -> Engine:
-    """Return the engine that the caller gave, or one for the settings."""
+def run() -> None:
+    """Migrate the engine that the caller gave, or else the database of the settings."""
     given = context.config.attributes.get("engine")
-    return given if isinstance(given, Engine) else create_database_engine(Settings().database_url)
+    if isinstance(given, Engine):
+        migrate(given)
+        return
+    engine = create_database_engine(Settings().database_url)
+    try:
+        migrate(engine)
+    finally:
+        engine.dispose()
 
 
-with engine_to_migrate().execution_options(writes=True).connect() as migrating:
-    migrate(migrating)
+run()
