@@ -178,7 +178,7 @@ class NodeGroupDocument(InputDocument):
         )
 
     def to_group(self, *, pointer: str) -> NodeGroup:
-        """Return the node group that the document says; InvalidRequest where no or several devices are meant."""
+        """Return the node group that the document says; InvalidRequest where its device is not clear."""
         return NodeGroup(
             name=self.name,
             num_nodes=self.num_nodes,
@@ -236,7 +236,7 @@ class ClusterDocument(InputDocument):
         if (self.preset is None) == (self.node_groups is None):
             raise PydanticCustomError("cluster_form", "should have either a preset or node_groups")
         if self.preset is not None and self.num_devices is None:
-            raise PydanticCustomError("missing", "should say of how many devices", {"field": "num_devices"})
+            raise PydanticCustomError("cluster_form", "is missing", {"field": "num_devices"})
         if self.node_groups is not None and self.num_devices is not None:
             raise PydanticCustomError(
                 "cluster_form", "is for a preset; node_groups say their own", {"field": "num_devices"}

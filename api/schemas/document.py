@@ -1,5 +1,6 @@
 """What all documents share: strict fields, bounded numbers, each field marked stable or experimental."""
 
+import json
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final
 
@@ -45,7 +46,7 @@ def _number(value: object) -> object:
     """Refuse what is no number but would pass for one: true is not 1, and "8" is not 8."""
     if isinstance(value, bool | str):
         raise PydanticCustomError(
-            "number_type", "should be a number, not {given}", {"given": repr(value)[:40]}
+            "number_type", "should be a number, not {given}", {"given": json.dumps(value)[:40]}
         )
     return value
 
@@ -96,7 +97,7 @@ def _choice_from(words: list[str]) -> Callable[[object], object]:
                 "unknown_word",
                 "{given} is not one of {words}",
                 {
-                    "given": repr(value)[:60],
+                    "given": json.dumps(value, default=repr)[:60],
                     "words": ", ".join(words),
                     "nearest_legal": list(nearest_names(value, words) if isinstance(value, str) else words),
                 },

@@ -109,6 +109,11 @@ class FlatChoices(InputDocument):
                     )
         return self
 
+    def said(self) -> dict[str, Any]:
+        """Return as plain data what is chosen, and nothing that a framework's default would fill."""
+        words = self.model_dump(mode="json", exclude_unset=True)
+        return {word: value for word, value in words.items() if value is not None}
+
     def chosen(self) -> dict[str, Any]:
         """Return what is chosen, by word, as the domain has it."""
         return {
