@@ -16,7 +16,7 @@ from planner.workload.operators import (
     SavedTensor,
 )
 from planner.workload.passes import Norm, dropout_mask, norm_pass
-from planner.workload.sizes import require_probability, require_size
+from planner.workload.sizes import require_flag, require_probability, require_size
 from planner.workload.tensor_parallel import entering_collectives, leaving_collectives, tensor_collective
 
 LOSS_BYTES: Final = 4
@@ -144,6 +144,8 @@ class HeadLayer:
     def __post_init__(self) -> None:
         require_size("vocabulary", self.vocabulary)
         require_size("hidden", self.hidden)
+        require_flag("tied", self.tied)
+        require_flag("bias", self.bias)
 
     @property
     def parameters(self) -> int:

@@ -13,7 +13,7 @@ from planner.workload.attention import LocalAttention, core_operators
 from planner.workload.layers import Cut
 from planner.workload.operators import MatrixProduct, MemoryPass, Module, Operator, SavedTensor
 from planner.workload.passes import Norm, norm_pass, residual_pass
-from planner.workload.sizes import require_divisible, require_probability, require_size
+from planner.workload.sizes import require_divisible, require_flag, require_probability, require_size
 from planner.workload.tensor_parallel import entering_collectives, leaving_collectives
 
 
@@ -46,6 +46,8 @@ class DecoderLayer:
             require_size(name, getattr(self, name))
         for name in ("attention_dropout", "hidden_dropout"):
             require_probability(name, getattr(self, name))
+        for name in ("gated", "rotary", "qkv_bias", "output_bias", "mlp_bias"):
+            require_flag(name, getattr(self, name))
         require_divisible("heads", self.heads, by_name="kv_heads", by=self.kv_heads)
 
     @property

@@ -1,0 +1,120 @@
+"""The keys of a config.json, read one by one; what nobody read is remembered."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, NoReturn, TypeVar
+
+from planner.errors import InvalidRequest
+from planner.names import nearest_names
+from planner.workload.sizes import (
+    MAX_SIZE,
+    UnfitValue,
+    require_flag,
+    require_probability,
+    require_size,
+    shown,
+)
+
+Value = TypeVar("Value")
+
+WITHOUT_COST: Final = frozenset(
+    {
+        "model_type", "transformers_version", "torch_dtype", "dtype", "_name_or_path", "use_cache",
+        "initializer_range", "rms_norm_eps", "layer_norm_epsilon", "output_hidden_states",
+        "output_attentions", "return_dict", "id2label", "label2id", "problem_type", "chunk_size_feed_forward",
+        "pretraining_tp", "rope_theta", "rope_scaling", "rope_parameters", "task_specific_params", "gradient_checkpointing",
+        "_attn_implementation", "attn_implementation", "tokenizer_class",
+    }
+)  # fmt: skip
+"""Keys that change neither shapes nor bytes; any ``..._token_id`` is one more."""
+
+
+class ConfigKeys:
+    """Reads a config's keys with the class defaults of their family.
+
+    ``other_names`` maps a key to a second spelling that a file may use for it. Every reading raises
+    InvalidRequest for a value that the key cannot have, with the JSON pointer of the spelling used.
+    """
+
+    def __init__(
+        self, config: Mapping[str, object], *, pointer: str, other_names: Mapping[str, str] | None = None
+    ) -> None:
+        self._config = config
+        self._pointer = pointer
+        self._other_names = other_names or {}
+        self._read: set[str] = set()
+        self._implied: list[str] = []
+        for key, other in self._other_names.items():
+            if key in config and other in config and config[key] != config[other]:
+                self.refuse(key, f"{key} ({shown(config[key])}) and {other} ({shown(config[other])}) differ")
+
+    @property
+    def not_understood(self) -> tuple[str, ...]:
+        """The keys that no reading asked for and that are not known to be without cost."""
+        unread = (key for key in self._config if key not in self._read and not _is_without_cost(key))
+        return (*unread, *self._implied)
+
+    def has(self, key: str) -> bool:
+        """Tell whether the file gives a key a value other than null."""
+        return self._config.get(self._spelling(key)) is not None
+
+    def size(self, key: str, default: int, *, null: int | None = None, largest: int = MAX_SIZE) -> int:
+        """Return a whole number of at least one; ``null`` is what null means, where it means anything."""
+
+        def check(name: str, value: object) -> int:
+            return require_size(name, null if value is None else value, largest=largest)
+
+        return self._checked(key, default, check)
+
+    def probability(self, key: str, default: float) -> float:
+        """Return a dropout; null means none."""
+        return 0.0 if self._value(key, default) is None else self._checked(key, default, require_probability)
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """Return a switch."""
+        return self._checked(key, default, require_flag)
+
+    def choice(self, key: str, default: str, known: Collection[str]) -> str:
+        """Return one of the known names; others are refused with the nearest."""
+        value = self._value(key, default)
+        if not isinstance(value, str) or value not in known:
+            nearest = nearest_names(value, known) if isinstance(value, str) else tuple(sorted(known))
+            self.refuse(key, f"{key} ({shown(value)}) is not known", nearest_legal=nearest)
+        return value
+
+    def expect(self, key: str, *harmless: object, default: object = None) -> None:
+        """Take a key as understood only where it is null or has a value that changes nothing.
+
+        ``default`` is what its absence means; one that does change something is not understood either.
+        """
+        value = self._config.get(key, default)
+        if value is None or value in harmless:
+            self._read.add(key)
+        elif key not in self._config:
+            self._implied.append(key)
+
+    def ignore(self, *keys: str) -> None:
+        """Take keys as understood whatever they say."""
+        self._read.update(keys)
+
+    def refuse(self, key: str, message: str, *, nearest_legal: Collection[object] = ()) -> NoReturn:
+        """Raise InvalidRequest at a key, under the spelling that the file used."""
+        pointer = f"{self._pointer}/{self._spelling(key)}"
+        raise InvalidRequest(message, pointer=pointer, nearest_legal=tuple(nearest_legal))
+
+    def _checked(self, key: str, default: object, check: Callable[[str, object], Value]) -> Value:
+        try:
+            return check(self._spelling(key), self._value(key, default))
+        except UnfitValue as error:
+            self.refuse(key, str(error))
+
+    def _value(self, key: str, default: object) -> object:
+        self._read.update({key, self._other_names.get(key, key)})
+        return self._config.get(self._spelling(key), default)
+
+    def _spelling(self, key: str) -> str:
+        other = self._other_names.get(key, key)
+        return other if key not in self._config and other in self._config else key
+
+
+def _is_without_cost(key: str) -> bool:
+    return key in WITHOUT_COST or key.endswith("_token_id")

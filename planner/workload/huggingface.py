@@ -1,0 +1,66 @@
+"""A Hugging Face config.json as a workload.
+
+A missing key means the default of the family's config class in transformers (5.24), as loading the
+file with the library would; null means what the class makes of null.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from planner.errors import InvalidRequest, UnknownName
+from planner.names import nearest_names
+from planner.workload.config_keys import ConfigKeys
+from planner.workload.families.decoder_only import ReadFamily
+from planner.workload.families.gpt2 import GPT2_OTHER_NAMES, read_gpt2
+from planner.workload.families.llama import read_llama, read_mistral, read_qwen2
+from planner.workload.layers import Workload
+from planner.workload.sizes import shown
+
+FAMILIES: Final[Mapping[str, ReadFamily]] = {
+    "gpt2": read_gpt2,
+    "llama": read_llama,
+    "mistral": read_mistral,
+    "qwen2": read_qwen2,
+}
+"""How to read a config, by its ``model_type``."""
+
+OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {"gpt2": GPT2_OTHER_NAMES}
+
+
+def workload_from_config(
+    config: Mapping[str, object], *, pointer: str = "/model/huggingface", name: str | None = None
+) -> Workload:
+    """Return the model that a config.json describes, with the keys that were not understood.
+
+    Raises UnknownName for a ``model_type`` that nothing reads (nearest names given) and InvalidRequest
+    for a value that a key cannot have, with the JSON pointer of the key under ``pointer``.
+    """
+    family = _family(config, pointer=f"{pointer}/model_type")
+    keys = ConfigKeys(config, pointer=pointer, other_names=OTHER_NAMES.get(family))
+    chain = FAMILIES[family](keys)
+    return Workload(
+        name=name or _own_name(config) or family,
+        family=family,
+        runs=chain.runs,
+        default_sequence_length=chain.sequence_length,
+        not_understood=keys.not_understood,
+    )
+
+
+def _family(config: Mapping[str, object], *, pointer: str) -> str:
+    family = config.get("model_type")
+    if family is None:
+        raise InvalidRequest(
+            "model_type is missing: it says what the other keys mean",
+            pointer=pointer,
+            nearest_legal=sorted(FAMILIES),
+        )
+    if not isinstance(family, str) or family not in FAMILIES:
+        nearest = nearest_names(family, FAMILIES) if isinstance(family, str) else sorted(FAMILIES)
+        raise UnknownName(f"model_type {shown(family)} is not known", pointer=pointer, nearest_legal=nearest)
+    return family
+
+
+def _own_name(config: Mapping[str, object]) -> str | None:
+    name = config.get("_name_or_path")
+    return name if isinstance(name, str) else None

@@ -1,0 +1,47 @@
+"""The well-known models, as config files named for them; the facts alone, as published.
+
+GPT-3 and the Megatron models have the shape of GPT-2; their sizes and their vocabulary of 51,200 are
+those of Korthikanti et al. (2022), table 3. ``mistral-7b`` is version 0.2, which has no window.
+"""
+
+import json
+from importlib import resources
+from typing import Final
+
+from planner.errors import UnknownName
+from planner.names import nearest_names
+from planner.workload.huggingface import workload_from_config
+from planner.workload.layers import Workload
+from planner.workload.sizes import shown
+
+ALIASES: Final = {
+    "gpt-2": "gpt-2-124m",
+    "gpt-2-small": "gpt-2-124m",
+    "gpt-2-medium": "gpt-2-355m",
+    "gpt-2-large": "gpt-2-774m",
+    "gpt-2-xl": "gpt-2-1.5b",
+    "mistral-7b-v0.2": "mistral-7b",
+}
+"""Other names of the same models."""
+
+SUFFIX: Final = ".json"
+
+
+def preset_names() -> tuple[str, ...]:
+    """Return the names of all presets, sorted, without their aliases."""
+    files = (file.name for file in resources.files(__name__).iterdir())
+    return tuple(sorted(name.removesuffix(SUFFIX) for name in files if name.endswith(SUFFIX)))
+
+
+def preset_workload(name: str, *, pointer: str = "/model/preset") -> Workload:
+    """Return a preset by its name or an alias; UnknownName gives the nearest names."""
+    names = preset_names()
+    canonical = ALIASES.get(name, name)
+    if canonical not in names:
+        raise UnknownName(
+            f"no model is called {shown(name)}",
+            pointer=pointer,
+            nearest_legal=nearest_names(name, (*names, *ALIASES)),
+        )
+    config = json.loads((resources.files(__name__) / f"{canonical}{SUFFIX}").read_text(encoding="utf-8"))
+    return workload_from_config(config, name=canonical)

@@ -1,0 +1,65 @@
+"""What a model consists of, in the words of ``meshplan models show``."""
+
+from dataclasses import dataclass
+
+from planner.units import Flops
+from planner.workload.layers import LayerRun, Workload
+from planner.workload.sizes import require_size
+
+MAX_SEQUENCE_LENGTH = 2**31
+"""Above any sequence that can be meant."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerSummary:
+    """``count`` equal layers in a row; the figures are those of one of them.
+
+    FLOP are null where no sequence length is known.
+    """
+
+    kind: str
+    count: int
+    parameters: int
+    forward_flops_per_sample: Flops | None
+    forward_flops_per_token: Flops | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelSummary:
+    """A model's name, counts and layers; its parameters are the sum of count times parameters."""
+
+    name: str
+    family: str
+    parameters: int
+    active_parameters: int
+    layers: tuple[LayerSummary, ...]
+    not_understood: tuple[str, ...]
+
+
+def model_summary(workload: Workload, *, sequence_length: int | None = None) -> ModelSummary:
+    """Return the summary at a sequence length, by default the longest that the model was made for.
+
+    Raises ValueError for a sequence length that is none.
+    """
+    if sequence_length is not None:
+        require_size("sequence_length", sequence_length, largest=MAX_SEQUENCE_LENGTH)
+    length = sequence_length or workload.default_sequence_length
+    return ModelSummary(
+        name=workload.name,
+        family=workload.family,
+        parameters=workload.parameters,
+        active_parameters=workload.parameters,  # every parameter of a dense model works on every token
+        layers=tuple(_layer_summary(run, length) for run in workload.runs),
+        not_understood=workload.not_understood,
+    )
+
+
+def _layer_summary(run: LayerRun, sequence_length: int | None) -> LayerSummary:
+    flops = None if sequence_length is None else run.layer.forward_flops_per_sample(sequence_length)
+    return LayerSummary(
+        kind=run.layer.kind,
+        count=run.count,
+        parameters=run.layer.parameters,
+        forward_flops_per_sample=flops,
+        forward_flops_per_token=None if flops is None or sequence_length is None else flops / sequence_length,
+    )
