@@ -14,7 +14,16 @@ from api.schemas.choices import (
     TierSharesDocument,
     ZeroStageNumber,
 )
-from api.schemas.document import EXPERIMENTAL, DeviceCount, Flag, InputDocument, LayerCount, Name, SampleCount
+from api.schemas.document import (
+    EXPERIMENTAL,
+    DeviceCount,
+    Flag,
+    InputDocument,
+    LayerCount,
+    LayerIndex,
+    Name,
+    SampleCount,
+)
 from api.schemas.mesh import ContextParallelScheme, ExpertRankOrder, RankOrder, Scheme
 from planner.strategy import Recompute, RecomputeMode, Schedule, ScheduleName, Sharding, ShortPlan
 
@@ -91,7 +100,7 @@ class FlatChoices(InputDocument):
     reduce_dtype: Name | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
     experts: ShardingDocument | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
     recompute: ShortRecompute | None = None
-    layers_per_stage: tuple[LayerCount, ...] | None = None
+    layers_per_stage: tuple[LayerIndex, ...] | None = None
     offload: ShortOffloadDocument | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
 
     @model_validator(mode="after")

@@ -5,10 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from api.schemas.document import Flag, InputDocument, LayerCount, Share, WholeNumber, one_of
-from planner.workload.ends import EmbeddingLayer, HeadLayer, NormLayer
-from planner.workload.layers import LayerRun
 from planner.workload.passes import Norm
-from planner.workload.transformer import DecoderLayer
 
 Size = Annotated[int, WholeNumber, Field(ge=1, le=10**9)]
 SizeOrNone = Annotated[int, WholeNumber, Field(ge=0, le=10**9)]
@@ -24,13 +21,6 @@ class EmbeddingLayerDocument(InputDocument):
     hidden: Size
     positions: SizeOrNone = 0
     dropout: Share = 0.0
-
-    def to_run(self) -> LayerRun:
-        """Return the layer that the document says."""
-        layer = EmbeddingLayer(
-            vocabulary=self.vocabulary, hidden=self.hidden, positions=self.positions, dropout=self.dropout
-        )
-        return LayerRun(layer=layer, count=self.count)
 
 
 class DecoderLayerDocument(InputDocument):
@@ -52,25 +42,6 @@ class DecoderLayerDocument(InputDocument):
     attention_dropout: Share = 0.0
     hidden_dropout: Share = 0.0
 
-    def to_run(self) -> LayerRun:
-        """Return the layers that the document says; ValueError where their sizes do not fit each other."""
-        layer = DecoderLayer(
-            hidden=self.hidden,
-            ffn=self.ffn,
-            heads=self.heads,
-            kv_heads=self.kv_heads,
-            head_dim=self.head_dim,
-            norm=self.norm,
-            gated=self.gated,
-            rotary=self.rotary,
-            qkv_bias=self.qkv_bias,
-            output_bias=self.output_bias,
-            mlp_bias=self.mlp_bias,
-            attention_dropout=self.attention_dropout,
-            hidden_dropout=self.hidden_dropout,
-        )
-        return LayerRun(layer=layer, count=self.count)
-
 
 class NormLayerDocument(InputDocument):
     """The norm between the last block and the head."""
@@ -79,10 +50,6 @@ class NormLayerDocument(InputDocument):
     count: Annotated[LayerCount, Field(le=1)] = 1
     hidden: Size
     norm: KnownNorm = Norm.RMS
-
-    def to_run(self) -> LayerRun:
-        """Return the layer that the document says."""
-        return LayerRun(layer=NormLayer(hidden=self.hidden, norm=self.norm), count=self.count)
 
 
 class HeadLayerDocument(InputDocument):
@@ -94,11 +61,6 @@ class HeadLayerDocument(InputDocument):
     hidden: Size
     tied: Flag = False
     bias: Flag = False
-
-    def to_run(self) -> LayerRun:
-        """Return the layer that the document says."""
-        layer = HeadLayer(vocabulary=self.vocabulary, hidden=self.hidden, tied=self.tied, bias=self.bias)
-        return LayerRun(layer=layer, count=self.count)
 
 
 LayerDocument = Annotated[

@@ -8,6 +8,10 @@ from pydantic_core import PydanticCustomError
 
 from api.schemas.document import EXPERIMENTAL, InputDocument, LayerCount, Name
 from api.schemas.layers import LayerDocument
+from planner.workload.chain import workload_from_layers
+from planner.workload.huggingface import workload_from_config
+from planner.workload.layers import Workload
+from planner.workload.presets import preset_workload
 
 MAX_RUNS = 10_000
 """Entries of a chain of layers; equal layers in a row are one entry."""
@@ -48,3 +52,17 @@ class ModelDocument(InputDocument):
                 {"forms": " and ".join(forms) or "none"},
             )
         return self
+
+    def to_workload(self) -> Workload:
+        """Return the model that the document says; InvalidRequest where nothing understands it."""
+        workload = self._whole_workload()
+        return workload if self.num_layers is None else workload.with_num_layers(self.num_layers)
+
+    def _whole_workload(self) -> Workload:
+        if self.preset is not None:
+            return preset_workload(self.preset)
+        if self.huggingface is not None:
+            return workload_from_config(self.huggingface)
+        return workload_from_layers(
+            {"layers": [layer.model_dump(mode="json") for layer in self.layers or ()]}
+        )

@@ -14,6 +14,7 @@ from api.schemas.choices import (
 )
 from api.schemas.document import (
     EXPERIMENTAL,
+    MAX_LAYERS,
     DeviceCount,
     DeviceIndex,
     InputDocument,
@@ -194,6 +195,18 @@ class PlanDocument(InputDocument):
                 "stages",
                 "should number the stages of pipeline_parallel {expected} from 0, in order; has {given}",
                 {"expected": self.mesh.pipeline_parallel, "given": str(numbers[:20]), "field": "stages"},
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _layers_can_be_counted(self) -> Self:
+        """Refuse more layers than any model has, however few entries say so."""
+        layers = [layers.count for stage in self.stages for chunk in stage.chunks for layers in chunk.layers]
+        if sum(layers) > MAX_LAYERS:
+            raise PydanticCustomError(
+                "stages",
+                "should have {most} layers at the most, has {given}",
+                {"most": MAX_LAYERS, "given": sum(layers), "field": "stages"},
             )
         return self
 

@@ -1,0 +1,78 @@
+"""What the contract can say and the planner cannot answer yet: refused by name, never passed over."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from planner.errors import InvalidRequest
+
+EVERY: Final = "*"
+"""A step of a path that stands for every field of an object, or every entry of a list."""
+
+SUPPORTED: Final[Mapping[str, tuple[object, ...]]] = {
+    "/cluster/between_groups": ([],),
+    "/cluster/node_groups/*/levels/*/topology": ("switch",),
+    "/job/decoder_sequence_length": (None,),
+    "/job/compile": (None, False),
+    "/job/trainable/kind": ("full",),
+    "/job/trainable/frozen": ([],),
+    "/job/loss": ("causal_lm",),
+    "/job/reference_model": (None,),
+    "/job/images_per_sample": (0,),
+    "/job/image_size": (None,),
+    "/job/sequence_lengths": (None,),
+    "/job/expert_imbalance": (1.0,),
+    "/objective/minimize": ("step_time",),
+    "/objective/deadline_seconds": (None,),
+    "/objective/tokens": (None,),
+    "/constraints/fixed/offload/*/*": (0.0,),
+    "/plan/offload/*/*": (0.0,),
+    "/plan/stages/*/chunks/*/layers/*/offload/*/*": (0.0,),
+    "/plan/stages/*/chunks/*/layers/*/mesh": (None,),
+    "/plan/stages/*/chunks/*/layers/*/sharding": (None,),
+    "/plan/stages/*/chunks/*/layers/*/of": (None,),
+    "/plan/stages/*/placement/*/batch_share": (1.0,),
+    "/constraints/fixed/context_parallel_scheme": ("ring",),
+    "/plan/context_parallel_scheme": ("ring",),
+    "/plan/mesh/context_parallel_scheme": ("ring",),
+    **{
+        f"{where}/{word}": (None,)
+        for where in ("/constraints/fixed", "/constraints/fixed/sharding", "/plan", "/plan/sharding")
+        for word in ("gather_dtype", "reduce_dtype", "experts")
+    },
+}
+"""The values that a field may have so far, by its path in a normalised request."""
+
+
+def refuse_unsupported(request: Mapping[str, Any]) -> None:
+    """Raise InvalidRequest for the first field of a normalised request that cannot be answered yet."""
+    for path, supported in SUPPORTED.items():
+        for pointer, value in _values_at(request, path.split("/")[1:]):
+            if value not in supported:
+                name = pointer.rpartition("/")[2]
+                words = " or ".join(map(json.dumps, supported))
+                raise InvalidRequest(
+                    f"{name} may only be {words} so far", pointer=pointer, nearest_legal=supported
+                )
+    if len(request["cluster"].get("node_groups") or ()) > 1:
+        raise InvalidRequest(
+            "clusters of several node groups cannot be planned yet: name one", pointer="/cluster/node_groups"
+        )
+
+
+def _values_at(here: Any, path: Sequence[str], pointer: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+    """Yield the values at a path with their pointers; where the path leads nowhere, nothing."""
+    if not path:
+        yield pointer, here
+        return
+    for step, value in _steps(here, path[0]):
+        yield from _values_at(value, path[1:], f"{pointer}/{step}")
+
+
+def _steps(here: Any, step: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+    if isinstance(here, list) and step == EVERY:
+        yield from ((str(index), value) for index, value in enumerate(here))
+    elif isinstance(here, dict) and step == EVERY:
+        yield from here.items()
+    elif isinstance(here, dict) and step in here:
+        yield step, here[step]
