@@ -21,8 +21,8 @@ WITHOUT_COST: Final = frozenset(
         "model_type", "transformers_version", "torch_dtype", "dtype", "_name_or_path", "use_cache",
         "initializer_range", "rms_norm_eps", "layer_norm_epsilon", "output_hidden_states",
         "output_attentions", "return_dict", "id2label", "label2id", "problem_type", "chunk_size_feed_forward",
-        "pretraining_tp", "rope_theta", "rope_scaling", "rope_parameters", "task_specific_params", "gradient_checkpointing",
-        "_attn_implementation", "attn_implementation", "tokenizer_class",
+        "pretraining_tp", "rope_theta", "rope_scaling", "rope_parameters", "task_specific_params",
+        "gradient_checkpointing", "_attn_implementation", "attn_implementation", "tokenizer_class",
     }
 )  # fmt: skip
 """Keys that change neither shapes nor bytes; any ``..._token_id`` is one more."""

@@ -1,0 +1,165 @@
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.errors import InvalidRequest, UnknownName
+from planner.workload.chain import layers_document, workload_from_layers
+from planner.workload.ends import NormLayer
+from planner.workload.layers import Cut, LayerRun, Workload
+from planner.workload.operators import Operator
+from planner.workload.presets import preset_names, preset_workload
+
+DECODER: Mapping[str, object] = {
+    "kind": "decoder",
+    "count": 2,
+    "hidden": 64,
+    "ffn": 256,
+    "heads": 4,
+    "kv_heads": 2,
+    "head_dim": 16,
+}
+EMBEDDING: Mapping[str, object] = {"kind": "embedding", "vocabulary": 100, "hidden": 64}
+HEAD: Mapping[str, object] = {"kind": "head", "vocabulary": 100, "hidden": 64}
+
+
+def refusal(*layers: object) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as caught:
+        workload_from_layers({"layers": list(layers)})
+    return caught.value
+
+
+def model_or_refusal(document: Mapping[str, object]) -> Workload | InvalidRequest:
+    try:
+        return workload_from_layers(document)
+    except InvalidRequest as error:
+        return error
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_chain_document_is_read_back_as_it_was(name: str) -> None:
+    workload = preset_workload(name)
+    document = json.loads(json.dumps(layers_document(workload)))
+    assert workload_from_layers(document).runs == workload.runs
+
+
+def test_what_has_a_default_may_be_left_out() -> None:
+    workload = workload_from_layers({"layers": [EMBEDDING, DECODER, {"kind": "norm", "hidden": 64}, HEAD]})
+    attention, mlp, norms = (64 + 64 + 64) * 64, 3 * 256 * 64, 2 * 64
+    assert workload.parameters == 100 * 64 + 2 * (attention + mlp + norms) + 64 + 100 * 64
+    assert (workload.name, workload.family) == ("custom", "custom")
+
+
+@pytest.mark.parametrize(("positions", "sequence_length"), [(0, None), (512, 512)])
+def test_learned_positions_are_the_chains_own_length(positions: int, sequence_length: int | None) -> None:
+    workload = workload_from_layers({"layers": [{**EMBEDDING, "positions": positions}, DECODER]})
+    assert workload.default_sequence_length == sequence_length
+
+
+@pytest.mark.parametrize(
+    "document", [{}, {"layers": []}, {"layers": "decoder"}, {"layers": None}, {"layers": {}}]
+)
+def test_a_document_needs_a_list_of_layers(document: Mapping[str, object]) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        workload_from_layers(document)
+    assert caught.value.pointer == "/model/layers"
+
+
+@pytest.mark.parametrize(
+    ("layer", "pointer"),
+    [
+        (7, ""),
+        ({}, "/kind"),
+        ({"kind": "decoderr"}, "/kind"),
+        ({"kind": ["decoder"]}, "/kind"),
+        ({**DECODER, "width": 3}, "/width"),
+        ({**DECODER, "a/b~c": 3}, "/a~1b~0c"),
+        ({"kind": "decoder", "hidden": 64}, "/ffn"),
+        ({**DECODER, "count": 0}, "/count"),
+        ({**DECODER, "count": 10**6}, "/count"),
+        ({**DECODER, "count": True}, "/count"),
+        ({**DECODER, "hidden": -64}, "/hidden"),
+        ({**DECODER, "hidden": 64.0}, "/hidden"),
+        ({**DECODER, "heads": "4"}, "/heads"),
+        ({**DECODER, "kv_heads": 3}, "/heads"),
+        ({**DECODER, "gated": "yes"}, "/gated"),
+        ({**DECODER, "norm": "batch"}, "/norm"),
+        ({**DECODER, "norm": None}, "/norm"),
+        ({**DECODER, "hidden_dropout": float("nan")}, "/hidden_dropout"),
+        ({**DECODER, "attention_dropout": None}, "/attention_dropout"),
+    ],
+)
+def test_a_wrong_layer_is_refused_at_its_field(layer: object, pointer: str) -> None:
+    assert refusal(layer).pointer == f"/model/layers/0{pointer}"
+
+
+@pytest.mark.parametrize(
+    ("layer", "nearest"),
+    [
+        ({"kind": "decode"}, "decoder"),
+        ({**DECODER, "hiden": 64}, "hidden"),
+        ({**DECODER, "tied": True}, "gated"),
+    ],
+)
+def test_an_unknown_kind_or_field_gets_the_nearest(layer: Mapping[str, object], nearest: str) -> None:
+    error = refusal(layer)
+    assert isinstance(error, UnknownName)
+    assert nearest in error.nearest_legal
+
+
+@pytest.mark.parametrize(
+    ("layers", "pointer"),
+    [
+        ([EMBEDDING, HEAD], ""),
+        ([DECODER, EMBEDDING], "/1/kind"),
+        ([HEAD, DECODER], "/0/kind"),
+        ([{**EMBEDDING, "count": 2}, DECODER], "/0/count"),
+        ([EMBEDDING, DECODER, {**HEAD, "hidden": 32}], "/2/hidden"),
+        ([DECODER, {**HEAD, "tied": True}], "/1/tied"),
+        ([EMBEDDING, DECODER, {**HEAD, "tied": True, "vocabulary": 99}], "/2/vocabulary"),
+    ],
+)
+def test_layers_that_do_not_fit_one_another_are_refused(
+    layers: list[Mapping[str, object]], pointer: str
+) -> None:
+    assert refusal(*layers).pointer == f"/model/layers{pointer}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ForeignLayer:
+    kind: ClassVar[str] = "foreign"
+    parameters: int = 0
+
+    def local_parameters(self, cut: Cut) -> int:
+        return self.parameters * cut.tensor_parallel
+
+    def tied_local_parameters(self, cut: Cut) -> int:
+        return 0 * cut.tensor_parallel
+
+    def operators(self, cut: Cut) -> tuple[Operator, ...]:
+        return NormLayer(hidden=8).operators(cut)
+
+    def forward_flops_per_sample(self, sequence_length: int) -> float:
+        return 0.0 * sequence_length
+
+
+def test_a_layer_without_a_place_in_the_document_is_refused() -> None:
+    workload = Workload(name="x", family="x", runs=(LayerRun(layer=ForeignLayer(), count=1),))
+    with pytest.raises(TypeError, match="ForeignLayer"):
+        layers_document(workload)
+
+
+@given(
+    key=st.sampled_from(sorted(DECODER)),
+    value=st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.lists(st.none()),
+)
+def test_any_value_gives_a_model_or_a_refusal(key: str, value: object) -> None:
+    outcome = model_or_refusal({"layers": [{**DECODER, key: value}]})
+    if isinstance(outcome, InvalidRequest):
+        assert outcome.pointer.startswith("/model/layers")
+    else:
+        assert outcome.parameters > 0
