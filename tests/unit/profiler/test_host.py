@@ -1,0 +1,68 @@
+from pathlib import Path
+
+import pytest
+
+from profiler import host
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("AMD EPYC", "amd-epyc"),
+        ("AMD EPYC 7763 64-Core Processor", "amd-epyc-7763"),
+        ("Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz", "intel-xeon-platinum-8481c"),
+        ("Intel(R) Core(TM) i7-8650U CPU @ 1.90GHz", "intel-core-i7-8650u"),
+        ("aarch64", "aarch64"),
+    ],
+)
+def test_slug_keeps_what_tells_models_apart(name: str, slug: str) -> None:
+    assert host.slug(name) == slug
+
+
+def test_cpu_model_is_read_from_the_kernel(tmp_path: Path) -> None:
+    info = tmp_path / "cpuinfo"
+    info.write_text(
+        "processor\t: 0\nmodel name\t: Some Chip 9\n\nprocessor\t: 1\nmodel name\t: Some Chip 9\n"
+    )
+
+    assert host.cpu_model(info) == "Some Chip 9"
+
+
+def test_cpu_model_without_a_name_is_the_architecture(tmp_path: Path) -> None:
+    assert host.cpu_model(tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    ("quota", "most"), [("100000 100000", 1), ("50000 100000", 1), ("max 100000", 10**6)]
+)
+def test_cores_are_cut_by_the_quota_of_the_group(tmp_path: Path, quota: str, most: int) -> None:
+    (tmp_path / "cpu.max").write_text(f"{quota}\n")
+
+    assert 1 <= host.num_cores(tmp_path) <= most
+
+
+def test_memory_is_cut_by_the_limit_of_the_group(tmp_path: Path) -> None:
+    everything = host.memory_bytes(tmp_path)
+    (tmp_path / "memory.max").write_text("1048576\n")
+    (tmp_path / "memory.current").write_text("1000000\n")
+
+    assert everything > 1048576
+    assert host.memory_bytes(tmp_path) == 1048576
+    assert host.available_bytes(cgroup=tmp_path) == 48576
+
+
+def test_group_without_a_limit_leaves_what_the_machine_has(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "meminfo").write_text("MemTotal: 2048 kB\nMemAvailable:   1024 kB\n")
+
+    assert host.available_bytes(tmp_path / "meminfo", tmp_path) == 2**20
+    assert host.available_bytes(tmp_path / "absent", tmp_path) > 0
+
+
+def test_each_process_has_an_even_share_of_the_cores() -> None:
+    cores = host.num_cores()
+
+    assert host.threads_per_process(1) == cores
+    assert host.core_share(1) == f"{cores}c"
+    assert host.threads_per_process(2 * cores) == 1
+    assert host.core_share(2 * cores) == "0.5c"
