@@ -39,7 +39,12 @@ class Recompute:
 
 
 DEFAULT_RANK_ORDER = ("tensor_parallel", "context_parallel", "data_parallel", "pipeline_parallel")
-DEFAULT_EXPERT_RANK_ORDER = ("expert_tensor_parallel", "expert_parallel", "data_parallel", "pipeline_parallel")
+DEFAULT_EXPERT_RANK_ORDER = (
+    "expert_tensor_parallel",
+    "expert_parallel",
+    "data_parallel",
+    "pipeline_parallel",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,7 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.cost.pipeline import ChunkCosts, PipelineProblem
-from planner.cost.replay import Replay, flight_ns, gather_floor_ns, occupied_ns, reduce_order, transfer_after_ns
+from planner.cost.replay import (
+    Replay,
+    flight_ns,
+    gather_floor_ns,
+    occupied_ns,
+    reduce_order,
+    transfer_after_ns,
+)
 from planner.cost.schedules import Pass, stage_orders
 
 
@@ -125,7 +132,9 @@ class _Walk:
     def _before(self, step: Pass) -> None:
         """Walk on from the start of a pass without counting the pass itself."""
         cost = self._played.costs[step.chunk]
-        start = self._played.end_ns(step) - occupied_ns(self._problem, step.chunk, cost, backward=step.backward)
+        start = self._played.end_ns(step) - occupied_ns(
+            self._problem, step.chunk, cost, backward=step.backward
+        )
         self._passes(self._predecessor(step, start))
 
     def _predecessor(self, step: Pass, start_ns: int) -> Pass | None:

@@ -20,8 +20,9 @@ class Envelope:
     seconds: Floats
 
     @classmethod
-    def of(cls, sizes: Floats, seconds: Floats) -> "Envelope":
+    def of(cls, points: NDArray[np.int64] | Floats, seconds: Floats) -> "Envelope":
         """Return the envelope of points whose seconds may contradict each other a little."""
+        sizes = points.astype(np.float64)
         not_larger = (sizes[:, None, :] >= sizes[None, :, :]).all(axis=2)
         above = np.where(not_larger, seconds[None, :], -np.inf).max(axis=1, initial=-np.inf)
         below = np.where(not_larger.T, seconds[None, :], np.inf).min(axis=1, initial=np.inf)

@@ -29,7 +29,11 @@ def group_shape(group: NodeGroup, *, size: int, stride: int = 1) -> GroupShape:
         raise ValueError(
             f"{size} ranks {stride} apart span {span} devices, but {group.name} has {group.num_devices}"
         )
-    per_level = tuple(_ranks_within(level.devices, size=size, stride=stride) for level in group.levels)
+    # A level that joins the whole group joins any ranks in it, aligned or not.
+    per_level = tuple(
+        size if level.devices >= group.num_devices else _ranks_within(level.devices, size=size, stride=stride)
+        for level in group.levels
+    )
     if size > 1 and (not per_level or per_level[-1] < size):
         raise ValueError(f"no level of {group.name} joins {size} ranks {stride} apart")
     return GroupShape(

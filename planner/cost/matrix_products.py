@@ -5,161 +5,183 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.cost.affine import fit_nonnegative
 from planner.cost.envelope import Envelope
-from planner.cost.surface import Surface, fill_along, monotone
-from planner.units import BytesPerSecond, FlopsPerSecond, Seconds
+from planner.cost.product_grid import NORMAL_MEDIAN, Grid, Roofline, best_rate, grid, surface_through
+from planner.cost.product_rows import Stack
+from planner.units import FlopsPerSecond, Seconds
 
-Floats = NDArray[np.float64]
+Shape = tuple[int, int, int]
+SecondsOf = Callable[[float, float, float], Seconds]
 
-LAUNCH_SECONDS: Final = 3e-6
-"""The shortest kernels of the published tables take 3 to 5 us on the device."""
-LEAST_FILL: Final = 0.4
-"""A grid counts as one when this share of its nodes was measured; else its rows are scattered points."""
-LOWER_NODES: Final = (1.0, 16.0, 64.0, 128.0, 256.0)
-"""Sizes added below a measured ladder, so that narrow products follow the roofline rather than an edge."""
-UPPER_FACTORS: Final = (2.0, 8.0)
-"""Sizes added above a measured ladder; beyond them time is proportional to each size."""
+LEAST_SUSTAINED: Final = 12
+"""So many products at a step's pace fix the pace; fewer leave it to the family of the device."""
+EXACT_ERROR: Final = 0.02
+SCATTERED_ERROR: Final = 0.10
+OUTSIDE_ERROR: Final = 0.15
+"""Relative errors, one standard deviation: run to run; between scattered rows; beyond measured sizes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Roofline:
-    """The least a product can take: its FLOP at ``flops_per_second`` or its bytes at the memory's rate."""
+class Pace:
+    """Time of a kernel inside a running step over its time in a burst on a cool device, and its spread."""
 
-    flops_per_second: FlopsPerSecond
-    bytes_per_second: BytesPerSecond
-    element_bytes: float
-    launch_seconds: Seconds = LAUNCH_SECONDS
-
-    def seconds(self, m: Floats, n: Floats, k: Floats) -> Floats:
-        """Return launch + max(2 m n k / rate, bytes / bandwidth); every operand moves once."""
-        compute = 2.0 * m * n * k / self.flops_per_second
-        moved = self.element_bytes * (m * k + k * n + m * n) / self.bytes_per_second
-        return self.launch_seconds + np.maximum(compute, moved)
+    factor: float
+    relative_error: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Measured:
-    """Distinct measured products: shapes [rows, 3] as m, n, k, and the fastest seconds of each."""
-
-    shapes: NDArray[np.int64]
-    seconds: Floats
-
-    @classmethod
-    def fastest(cls, shapes: NDArray[np.int64], seconds: Floats) -> "Measured":
-        """Return each shape once, with the fastest of its times (software stacks differ)."""
-        unique, inverse = np.unique(shapes, axis=0, return_inverse=True)
-        best = np.full(len(unique), np.inf)
-        np.minimum.at(best, inverse.reshape(-1), seconds)
-        return cls(shapes=unique, seconds=best)
+BURST_IS_PACE: Final = Pace(factor=1.0, relative_error=0.0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ProductTimes:
-    """Seconds of a product of any shape: a surface through the measured grid, bounded by scattered points."""
+    """Seconds of a product of any shape: a monotone base, bounded by measured points."""
 
-    surface: Callable[..., float]
-    envelope: Envelope
-    hits: frozenset[tuple[int, int, int]]
-    ladders: tuple[Floats, ...]
+    base: SecondsOf
+    points: Envelope
+    hits: frozenset[Shape]
+    grids: tuple[Grid, ...]
     best_flops_per_second: FlopsPerSecond
     """A rate that no shape exceeds."""
+    interpolation_error: float
+    pace_error: float
 
     def seconds(self, m: int, n: int, k: int) -> Seconds:
         """Return the time of C[m, n] = A[m, k] B[k, n]; never less for a larger shape."""
-        return self.envelope.clip(self.surface(m, n, k), m, n, k)
+        return self.points.clip(self.base(m, n, k), m, n, k)
 
-    def inside(self, m: int, n: int, k: int) -> bool:
-        """Tell whether a shape lies between measured ones in every size."""
-        return all(
-            ladder[0] <= size <= ladder[-1] for ladder, size in zip(self.ladders, (m, n, k), strict=True)
+    def relative_error(self, m: int, n: int, k: int) -> float:
+        """Return one standard deviation of the relative error at a shape."""
+        if (m, n, k) in self.hits:
+            here = EXACT_ERROR
+        elif self.grids and not any(one.covers(m, n, k) for one in self.grids):
+            here = max(OUTSIDE_ERROR, self.interpolation_error)
+        else:
+            here = self.interpolation_error
+        return float(np.hypot(here, self.pace_error))
+
+    def of_phase(self, rows: Sequence[Stack], *, ratio: float) -> "ProductTimes":
+        """Return the times of a gradient: ``ratio`` times these, bounded by the rows of its own."""
+        base = self.base
+        points = _together([stack for stack in rows if not stack.is_burst])
+        envelope = Envelope.of(points.shapes, points.seconds)
+        return ProductTimes(
+            base=lambda m, n, k: ratio * base(m, n, k),
+            points=envelope,
+            hits=_hits(points),
+            grids=self.grids,
+            best_flops_per_second=max(self.best_flops_per_second / ratio, _best_rate_of(points, envelope)),
+            interpolation_error=self.interpolation_error,
+            pace_error=self.pace_error,
         )
 
 
-def product_times(measured: Measured, roofline: Roofline) -> ProductTimes:
-    """Return the times of all shapes from the measured ones; at least one row is needed."""
-    axes, on_grid = _grid(measured.shapes)
-    ladders = tuple(np.unique(column).astype(np.float64) for column in measured.shapes.T)
-    hits = frozenset((m, n, k) for m, n, k in measured.shapes.tolist())
-    surface: Callable[..., float]
-    if on_grid.any():
-        surface = grid = _grid_surface(axes, measured, on_grid, roofline)
-        best = _best_rate(grid)
-    else:
-        surface, best = _scaled_roofline(measured, roofline)
-    scattered = Envelope.of(measured.shapes[~on_grid].astype(np.float64), measured.seconds[~on_grid])
-    flops = 2.0 * scattered.sizes.prod(axis=1)
-    best = max([best, *(flops / scattered.seconds).tolist()])
-    return ProductTimes(
-        surface=surface, envelope=scattered, hits=hits, ladders=ladders, best_flops_per_second=best
-    )
+def product_times(stacks: Sequence[Stack], roofline: Roofline, *, family_pace: Pace) -> ProductTimes:
+    """Return the times of all shapes from the stacks' rows, of which there is at least one.
+
+    Grids make the surface: of several stacks the slower at each shape, since times at a step's pace
+    stay proportional to that one. Rows at that pace fix the factor and bound the surface; scattered
+    bursts count only where nothing else does.
+    """
+    sustained = [stack for stack in stacks if not stack.is_burst]
+    bursts = [stack for stack in stacks if stack.is_burst]
+    for candidates, pace in ((sustained, BURST_IS_PACE), (bursts, family_pace)):
+        grids = [one for one in (grid(stack, roofline) for stack in candidates) if one is not None]
+        if grids:
+            return _from_grids(grids, candidates, _together(sustained), roofline, pace=pace)
+    if sustained:
+        return _from_points(_together(sustained), roofline, pace=BURST_IS_PACE)
+    return _from_points(_together(bursts), roofline, pace=family_pace)
 
 
-def datasheet_times(roofline: Roofline) -> ProductTimes:
+def datasheet_times(roofline: Roofline, *, relative_error: float) -> ProductTimes:
     """Return the times of all shapes from the roofline alone."""
-    none = np.zeros((0, 3), dtype=np.float64)
     return ProductTimes(
-        surface=_roofline_seconds(roofline, factor=1.0),
-        envelope=Envelope(sizes=none, seconds=np.zeros(0)),
+        base=_roofline_seconds(roofline),
+        points=Envelope.of(np.zeros((0, 3)), np.zeros(0)),
         hits=frozenset(),
-        ladders=(np.zeros(1),) * 3,
+        grids=(),
         best_flops_per_second=roofline.flops_per_second,
+        interpolation_error=relative_error,
+        pace_error=0.0,
     )
 
 
-def _grid(shapes: NDArray[np.int64]) -> tuple[tuple[Floats, ...], NDArray[np.bool_]]:
-    """Return the ladders of the largest well-filled grid among the rows, and which rows stand on it."""
-    keep = np.ones(len(shapes), dtype=bool)
-    while keep.any():
-        counts = [np.unique(column, return_counts=True) for column in shapes[keep].T]
-        nodes = float(np.prod([len(values) for values, _ in counts]))
-        rare = [values[count < LEAST_FILL * nodes / len(values)] for values, count in counts]
-        if not any(len(values) for values in rare):
-            break
-        keep &= ~np.stack(
-            [np.isin(column, values) for column, values in zip(shapes.T, rare, strict=True)]
-        ).any(0)
-    ladders = tuple(np.unique(column).astype(np.float64) for column in shapes[keep].T)
-    if any(len(ladder) < 2 for ladder in ladders):  # noqa: PLR2004 - a line needs two ends
-        return ladders, np.zeros(len(shapes), dtype=bool)
-    return ladders, keep
+def _from_grids(
+    grids: Sequence[Grid], stacks: Sequence[Stack], points: Stack, roofline: Roofline, *, pace: Pace
+) -> ProductTimes:
+    surface = surface_through(grids, roofline)
+    if pace.factor != 1.0 and len(points.seconds) >= LEAST_SUSTAINED:
+        pace = _pace_of(points, surface)
+    factor = pace.factor
+    envelope = Envelope.of(points.shapes, points.seconds)
+    return ProductTimes(
+        base=lambda m, n, k: factor * surface(m, n, k),
+        points=envelope,
+        hits=_hits(points).union(*(_hits(stack) for stack in stacks)),
+        grids=tuple(grids),
+        best_flops_per_second=max(best_rate(surface) / factor, _best_rate_of(points, envelope)),
+        interpolation_error=float(np.median([one.relative_error for one in grids])),
+        pace_error=pace.relative_error,
+    )
 
 
-def _grid_surface(
-    axes: Sequence[Floats], measured: Measured, on_grid: NDArray[np.bool_], roofline: Roofline
-) -> Surface:
-    wide = [_widened(axis) for axis in axes]
-    base = np.log(roofline.seconds(*np.meshgrid(*wide, indexing="ij")))
-    deviation = np.full(base.shape, np.nan)
-    shapes = measured.shapes[on_grid]
-    nodes = tuple(axis.searchsorted(column) for axis, column in zip(wide, shapes.T, strict=True))
-    deviation[nodes] = np.log(measured.seconds[on_grid]) - base[nodes]
-    log_axes = tuple(np.log(axis) for axis in wide)
-    return Surface(log_axes=log_axes, log_seconds=monotone(base + fill_along(deviation, log_axes)))
+def _from_points(points: Stack, roofline: Roofline, *, pace: Pace) -> ProductTimes:
+    """Return start + FLOP / rate + bytes / bandwidth, fitted to the points and bounded by them."""
+    m, n, k = points.shapes.T.astype(np.float64)
+    moved = m * k + k * n + m * n
+    seconds = points.seconds * pace.factor
+    start, per_flop, per_element = fit_nonnegative(
+        [np.ones(len(seconds)), points.flops, moved], seconds, needed=1
+    ).tolist()
+    paced = Stack(shapes=points.shapes, seconds=seconds, is_burst=points.is_burst)
+    envelope = Envelope.of(paced.shapes, seconds)
+    return ProductTimes(
+        base=lambda m, n, k: start + per_flop * 2.0 * m * n * k + per_element * (m * k + k * n + m * n),
+        points=envelope,
+        hits=_hits(points),
+        grids=(),
+        best_flops_per_second=max(1.0 / per_flop, _best_rate_of(paced, envelope)),
+        interpolation_error=SCATTERED_ERROR,
+        pace_error=pace.relative_error,
+    )
 
 
-def _widened(axis: Floats) -> Floats:
-    below = [size for size in LOWER_NODES if size < axis[0]]
-    above = [axis[-1] * factor for factor in UPPER_FACTORS]
-    return np.concatenate([below, axis, above])
+def _pace_of(points: Stack, surface: SecondsOf) -> Pace:
+    """Return the median of the points' times over the surface's, and its spread."""
+    ratios = np.log(
+        [time / surface(*shape) for shape, time in zip(points.shapes.tolist(), points.seconds, strict=True)]
+    )
+    middle = float(np.median(ratios))
+    spread = NORMAL_MEDIAN * float(np.median(np.abs(ratios - middle)))
+    return Pace(factor=max(1.0, float(np.exp(middle))), relative_error=spread)
 
 
-def _best_rate(surface: Surface) -> FlopsPerSecond:
-    """Return the best rate at the nodes: between them its logarithm is a mean of theirs, beyond it stays."""
-    log_flops = np.log(2.0) + sum(np.meshgrid(*surface.log_axes, indexing="ij"))
-    return float(np.exp((log_flops - surface.log_seconds).max()))
+def _together(stacks: Sequence[Stack]) -> Stack:
+    """Return the rows of all stacks as one."""
+    if not stacks:
+        return Stack(shapes=np.zeros((0, 3), dtype=np.int64), seconds=np.zeros(0), is_burst=False)
+    return Stack(
+        shapes=np.concatenate([stack.shapes for stack in stacks]),
+        seconds=np.concatenate([stack.seconds for stack in stacks]),
+        is_burst=stacks[0].is_burst,
+    )
 
 
-def _scaled_roofline(measured: Measured, roofline: Roofline) -> tuple[Callable[..., float], FlopsPerSecond]:
-    """Return the roofline times the median of measured over roofline, and the best rate of that."""
-    m, n, k = measured.shapes.T.astype(np.float64)
-    factor = float(np.median(measured.seconds / roofline.seconds(m, n, k)))
-    return _roofline_seconds(roofline, factor=factor), roofline.flops_per_second / factor
+def _hits(stack: Stack) -> frozenset[Shape]:
+    return frozenset((m, n, k) for m, n, k in stack.shapes.tolist())
 
 
-def _roofline_seconds(roofline: Roofline, *, factor: float) -> Callable[..., float]:
-    def seconds(m: float, n: float, k: float) -> float:
-        return factor * float(roofline.seconds(*np.array([[m], [n], [k]], dtype=np.float64))[0])
+def _best_rate_of(points: Stack, envelope: Envelope) -> FlopsPerSecond:
+    return float((points.flops / envelope.seconds).max(initial=0.0))
+
+
+def _roofline_seconds(roofline: Roofline) -> SecondsOf:
+    rate, launch = roofline.flops_per_second, roofline.launch_seconds
+    per_element = roofline.element_bytes / roofline.bytes_per_second
+
+    def seconds(m: float, n: float, k: float) -> Seconds:
+        return launch + max(2.0 * m * n * k / rate, per_element * (m * k + k * n + m * n))
 
     return seconds

@@ -60,8 +60,8 @@ class PipelineProblem:
     A step runs from one global barrier to the next (the gradient norm is needed everywhere before
     any update): optimizer, gather of updated parameters, the passes in their order, reduction of
     gradients. Per counted layer: ``static_bytes`` (parameters, gradients, optimizer states),
-    ``optimizer_ns``, ``gather_ns``, ``reduce_ns``. ``first`` and ``last`` ride on the first and the
-    last chunk. ``transfer_ns`` is one activation's way to the next stage; a blocking transfer
+    ``optimizer_ns``, ``gather_ns``, ``reduce_ns``. ``every`` rides on each chunk, ``first`` and
+    ``last`` on the first and the last one. ``transfer_ns`` is one activation's way to the next stage; a blocking transfer
     occupies its sender. ``gather_bucket_ns`` and ``reduce_bucket_ns`` are the parts of a gather
     before its first use, and of a reduction after the last gradient, that nothing can hide.
     ``barrier_ns`` is paid once by every stage (gradient norm, step overhead). ``tied_ns`` joins the
@@ -76,6 +76,7 @@ class PipelineProblem:
     optimizer_ns: int
     gather_ns: int
     reduce_ns: int
+    every: FixedPart
     first: FixedPart
     last: FixedPart
     transfer_ns: int
@@ -93,7 +94,7 @@ class PipelineProblem:
 
     def fixed_part(self, chunk: int) -> FixedPart:
         """Return what a chunk carries besides counted layers."""
-        part = FixedPart()
+        part = self.every
         if chunk == 0:
             part = part + self.first
         if chunk == self.shape.num_chunks - 1:

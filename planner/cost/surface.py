@@ -1,7 +1,10 @@
 """A duration over a product grid of sizes: monotone in every size, straight lines between logarithms."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import product
+from math import exp, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,23 +22,40 @@ class Surface:
 
     log_axes: tuple[Floats, ...]
     log_seconds: Floats
+    _axes: tuple[list[float], ...] = field(init=False, repr=False)
+    _nodes: list[float] = field(init=False, repr=False)
+    _strides: tuple[int, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Keep plain lists: one look-up takes microseconds, far less than an array operation."""
+        shape = self.log_seconds.shape
+        strides = tuple(int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
+        object.__setattr__(self, "_axes", tuple(axis.tolist() for axis in self.log_axes))
+        object.__setattr__(self, "_nodes", self.log_seconds.ravel().tolist())
+        object.__setattr__(self, "_strides", strides)
 
     def __call__(self, *sizes: float) -> float:
         """Return the seconds at one point."""
-        beyond = 0.0
-        low, weight = [], []
-        for axis, size in zip(self.log_axes, sizes, strict=True):
-            position = float(np.log(size))
-            last = float(axis[-1])
-            beyond += max(0.0, position - last)
-            position = min(max(position, float(axis[0])), last)
-            cell = min(max(int(axis.searchsorted(position, side="right")) - 1, 0), len(axis) - 2)
-            low.append(cell)
-            weight.append((position - float(axis[cell])) / float(axis[cell + 1] - axis[cell]))
-        corner = self.log_seconds[tuple(slice(cell, cell + 2) for cell in low)]
-        for share in weight:
-            corner = corner[0] * (1.0 - share) + corner[1] * share
-        return float(np.exp(float(corner) + beyond))
+        exponent = 0.0
+        corners = []
+        for axis, stride, size in zip(self._axes, self._strides, sizes, strict=True):
+            position = log(size)
+            exponent += max(0.0, position - axis[-1])
+            position = min(max(position, axis[0]), axis[-1])
+            cell = min(bisect_right(axis, position) - 1, len(axis) - 2)
+            share = (position - axis[cell]) / (axis[cell + 1] - axis[cell])
+            corners.append(((cell * stride, 1.0 - share), ((cell + 1) * stride, share)))
+        for corner in product(*corners):
+            weight, node = 1.0, 0
+            for offset, share in corner:
+                weight *= share
+                node += offset
+            exponent += weight * self._nodes[node]
+        return exp(exponent)
+
+    def inside(self, *sizes: float) -> bool:
+        """Tell whether a point lies between measured ones in every size."""
+        return all(axis[0] <= log(size) <= axis[-1] for axis, size in zip(self._axes, sizes, strict=True))
 
 
 def monotone(values: Floats) -> Floats:
@@ -44,15 +64,25 @@ def monotone(values: Floats) -> Floats:
     The running maximum from below is the least monotone function above the values, the running
     minimum from above the greatest one below them; monotone values are their own mean.
     """
-    above, below = values, values
+    return (running_maximum(values) + running_minimum(values)) / 2.0
+
+
+def running_maximum(values: Floats) -> Floats:
+    """Return the least function above the values that is monotone along every axis."""
     for axis in range(values.ndim):
-        above = np.maximum.accumulate(above, axis=axis)
-        below = np.flip(np.minimum.accumulate(np.flip(below, axis=axis), axis=axis), axis=axis)
-    return (above + below) / 2.0
+        values = np.maximum.accumulate(values, axis=axis)
+    return values
+
+
+def running_minimum(values: Floats) -> Floats:
+    """Return the greatest function below the values that is monotone along every axis."""
+    for axis in range(values.ndim):
+        values = np.flip(np.minimum.accumulate(np.flip(values, axis=axis), axis=axis), axis=axis)
+    return values
 
 
 def fill_along(values: Floats, axes: Sequence[Floats]) -> Floats:
-    """Return the grid with its gaps (NaN) filled from neighbours: the mean of straight lines along each axis.
+    """Return the grid with its gaps (NaN) filled: the mean of straight lines along each axis.
 
     ``values`` are deviations from a model, so beyond the outermost neighbour the nearest one holds.
     Gaps that no line reaches are filled from what other gaps got; an empty grid becomes zero.
@@ -70,12 +100,34 @@ def fill_along(values: Floats, axes: Sequence[Floats]) -> Floats:
     return filled
 
 
+def left_out(values: Floats, axes: Sequence[Floats]) -> Floats:
+    """Return what each inner node would be without its own value: the mean of lines between neighbours.
+
+    NaN where no line reaches: at the corners, and where neighbours are missing.
+    """
+    lines = np.stack([_between(values, axis, positions) for axis, positions in enumerate(axes)])
+    reached = ~np.isnan(lines)
+    mean = np.where(reached, lines, 0.0).sum(axis=0) / np.maximum(reached.sum(axis=0), 1)
+    mean[~reached.any(axis=0)] = np.nan
+    return np.asarray(mean, dtype=np.float64)
+
+
 def _lines(values: Floats, axis: int, positions: Floats) -> Floats:
+    """Return the gaps of every row along one axis, filled by straight lines; NaN elsewhere."""
     rows = np.moveaxis(values, axis, -1)
     result = np.full(rows.shape, np.nan)
-    for index in np.ndindex(rows.shape[:-1]):
-        row = rows[index]
-        known = ~np.isnan(row)
-        if known.any() and not known.all():
-            result[index] = np.interp(positions, positions[known], row[known])
+    holes = np.isnan(rows)
+    partly = holes.any(axis=-1) & ~holes.all(axis=-1)
+    for index in zip(*np.nonzero(partly), strict=True):
+        known = ~holes[index]
+        result[index] = np.interp(positions, positions[known], rows[index][known])
+    return np.moveaxis(result, -1, axis)
+
+
+def _between(values: Floats, axis: int, positions: Floats) -> Floats:
+    rows = np.moveaxis(values, axis, -1)
+    result = np.full(rows.shape, np.nan)
+    if len(positions) > 2:  # noqa: PLR2004 - an inner node has two neighbours
+        share = (positions[1:-1] - positions[:-2]) / (positions[2:] - positions[:-2])
+        result[..., 1:-1] = rows[..., :-2] * (1.0 - share) + rows[..., 2:] * share
     return np.moveaxis(result, -1, axis)

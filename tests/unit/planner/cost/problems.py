@@ -17,7 +17,9 @@ def shapes(draw: st.DrawFn, *, max_stages: int = 4, max_micro_batches: int = 9) 
     schedule = draw(st.sampled_from(list(ScheduleName)))
     micro_batches = draw(st.integers(1, max_micro_batches))
     if schedule is not ScheduleName.INTERLEAVED or stages == 1:
-        schedule = ScheduleName.GPIPE if schedule is ScheduleName.GPIPE else ScheduleName.ONE_FORWARD_ONE_BACKWARD
+        schedule = (
+            ScheduleName.GPIPE if schedule is ScheduleName.GPIPE else ScheduleName.ONE_FORWARD_ONE_BACKWARD
+        )
         return PipelineShape(
             schedule=schedule, num_stages=stages, virtual_stages=1, num_micro_batches=micro_batches
         )
@@ -52,7 +54,9 @@ layer_options = st.builds(
 
 
 @st.composite
-def problems(draw: st.DrawFn, *, max_stages: int = 4, max_layers: int = 10, max_options: int = 3) -> PipelineProblem:
+def problems(
+    draw: st.DrawFn, *, max_stages: int = 4, max_layers: int = 10, max_options: int = 3
+) -> PipelineProblem:
     """Draw a whole problem; ``num_layers`` always suffices for one layer per chunk."""
     shape = draw(shapes(max_stages=max_stages))
     return PipelineProblem(
@@ -63,6 +67,7 @@ def problems(draw: st.DrawFn, *, max_stages: int = 4, max_layers: int = 10, max_
         optimizer_ns=draw(durations),
         gather_ns=draw(durations),
         reduce_ns=draw(durations),
+        every=draw(st.sampled_from([FixedPart(), FixedPart(forward_ns=3, backward_ns=5)])),
         first=draw(fixed_parts),
         last=draw(fixed_parts),
         transfer_ns=draw(durations),

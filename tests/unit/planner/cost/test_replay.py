@@ -47,7 +47,8 @@ def longest_path_ns(problem: PipelineProblem, costs: tuple[ChunkCosts, ...]) -> 
             feeding = [
                 i
                 for i, other in enumerate(orders[source % p])
-                if (other.backward, other.chunk, other.micro_batch) == (step.backward, source, step.micro_batch)
+                if (other.backward, other.chunk, other.micro_batch)
+                == (step.backward, source, step.micro_batch)
             ]
             flight = 0 if problem.transfer_blocks else transfer(source, step.chunk)
             start = max(start, end(source % p, feeding[0]) + flight)
@@ -118,9 +119,7 @@ def even_problem(*, stages: int, virtual_stages: int, micro_batches: int) -> Pip
     shape = PipelineShape(
         schedule=name, num_stages=stages, virtual_stages=virtual_stages, num_micro_batches=micro_batches
     )
-    option = LayerOption(
-        recompute=Recompute(), forward_ns=2, backward_ns=4, saved_bytes=1, working_bytes=0
-    )
+    option = LayerOption(recompute=Recompute(), forward_ns=2, backward_ns=4, saved_bytes=1, working_bytes=0)
     return PipelineProblem(
         shape=shape,
         num_layers=stages * virtual_stages,
@@ -129,6 +128,7 @@ def even_problem(*, stages: int, virtual_stages: int, micro_batches: int) -> Pip
         optimizer_ns=0,
         gather_ns=0,
         reduce_ns=0,
+        every=FixedPart(),
         first=FixedPart(),
         last=FixedPart(),
         transfer_ns=0,

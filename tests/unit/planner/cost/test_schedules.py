@@ -45,9 +45,7 @@ def test_interleaving_keeps_the_micro_batches_of_its_warm_up() -> None:
     assert max(sum(moment.saved) for moment in memory_moments(shape, 0)) == 2 * 3 + 2 * 4 + 1
 
 
-@pytest.mark.parametrize(
-    ("schedule", "virtual"), [(ScheduleName.INTERLEAVED, 1), (ScheduleName.GPIPE, 2)]
-)
+@pytest.mark.parametrize(("schedule", "virtual"), [(ScheduleName.INTERLEAVED, 1), (ScheduleName.GPIPE, 2)])
 def test_a_schedule_with_the_wrong_number_of_chunks_is_refused(schedule: ScheduleName, virtual: int) -> None:
     with pytest.raises(ValueError, match="virtual stages"):
         PipelineShape(schedule=schedule, num_stages=2, virtual_stages=virtual, num_micro_batches=4)

@@ -1,0 +1,93 @@
+"""What keeping replicas equal costs: reductions of gradients, gathers of parameters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from planner.cost.tally import NOTHING, Cause, Family, Tally, booked, exposed
+from planner.frameworks import StateWidths
+from planner.profile import Estimate
+from planner.strategy import Sharding, ZeroStage
+from planner.units import Bytes
+from planner.workload.operators import Collective
+
+BUCKET_PARAMETERS: Final = 40_000_000
+"""Megatron-core's and DeepSpeed's buckets hold about this many parameters (or more at many ranks)."""
+
+GroupClock = Callable[[Collective, Bytes, int, int], Estimate]
+"""Times an operation of so many payload bytes over ``size`` ranks, ``step`` replica ranks apart."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplicaCosts:
+    """Communication of the replicas of one model part.
+
+    ``replicas`` ranks (data x context parallel) hold the same parameters; ``buckets`` tells
+    frameworks that communicate in large buckets from those that do it layer by layer.
+    """
+
+    clock: GroupClock
+    replicas: int
+    sharding: Sharding
+    widths: StateWidths
+    buckets: bool
+
+    def reduction(self, parameters: int) -> Tally:
+        """Return the time to reduce the gradients of ``parameters`` local parameters.
+
+        Whole gradients are all-reduced; sharded states take a reduce-scatter over the shard group
+        and an all-reduce of the shard over its copies.
+        """
+        payload = float(self.widths.gradient * parameters)
+        group = max(self.sharding.gradients, self.sharding.optimizer)
+        if group == 1:
+            return self._collective(Collective.ALL_REDUCE, payload, size=self.replicas, step=1)
+        inside = self._collective(Collective.REDUCE_SCATTER, payload, size=group, step=1)
+        across = self._collective(
+            Collective.ALL_REDUCE, payload / group, size=self.replicas // group, step=group
+        )
+        return inside + across
+
+    def gather(self, parameters: int) -> Tally:
+        """Return the time to gather updated or sharded parameters in compute width."""
+        group = max(self.sharding.parameters, self.sharding.optimizer)
+        return self._collective(
+            Collective.ALL_GATHER, float(self.widths.compute * parameters), size=group, step=1
+        )
+
+    def in_forward(self, parameters: int, work: Tally) -> Tally:
+        """Return what a layer's forward pass shows of its parameters' gather, per micro-batch."""
+        if not self._gathers_in_passes:
+            return NOTHING
+        return exposed(self.gather(parameters), behind_seconds=work.seconds)
+
+    def in_backward(self, parameters: int, work: Tally) -> Tally:
+        """Return what a layer's backward pass shows of gather and reduce-scatter, per micro-batch."""
+        parts = NOTHING
+        if self.sharding.zero_stage >= ZeroStage.GRADIENTS:
+            parts = parts + self.reduction(parameters)
+        if self._gathers_in_passes and self.sharding.reshard_after_forward:
+            parts = parts + self.gather(parameters)
+        return exposed(parts, behind_seconds=work.seconds)
+
+    def reduction_per_step(self, parameters: int) -> Tally:
+        """Return the reduction that runs once a step, after the last micro-batch."""
+        return NOTHING if self.sharding.zero_stage >= ZeroStage.GRADIENTS else self.reduction(parameters)
+
+    def gather_per_step(self, parameters: int) -> Tally:
+        """Return the gather of updated parameters that runs once a step (ZeRO-1, ZeRO-2)."""
+        if self._gathers_in_passes or self.sharding.zero_stage is ZeroStage.NONE:
+            return NOTHING
+        return self.gather(parameters)
+
+    @property
+    def _gathers_in_passes(self) -> bool:
+        """Sharded parameters are gathered in every forward pass; others at most once a step."""
+        return self.sharding.parameters > 1
+
+    def _collective(self, operation: Collective, payload: Bytes, *, size: int, step: int) -> Tally:
+        if size <= 1 or not payload:
+            return NOTHING
+        bucket = max(payload, float(self.widths.compute * BUCKET_PARAMETERS)) if self.buckets else payload
+        estimate = self.clock(operation, bucket, size, step).scaled(payload / bucket)
+        return booked(estimate, cause=Cause.DATA_PARALLEL, family=Family.COLLECTIVE)

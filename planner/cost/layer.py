@@ -1,0 +1,204 @@
+"""One layer on one device: the time of its passes, what it saves, what it holds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from planner.cost.tally import (
+    Cause,
+    Family,
+    Tally,
+    booked,
+    constant,
+    exposed,
+    total,
+)
+from planner.frameworks import Framework
+from planner.profile import Estimate
+from planner.strategy import Recompute, RecomputeMode
+from planner.units import Bytes, Flops
+from planner.workload.layers import Cut, Layer
+from planner.workload.operators import (
+    AttentionCore,
+    CollectivePass,
+    MatrixProduct,
+    MemoryPass,
+    Module,
+    Operator,
+    Phase,
+)
+from planner.workload.recomputation import NOTHING as NO_MODULES
+from planner.workload.recomputation import WHOLE_LAYER, kept_tensors, recomputed_operators, saved_bytes
+
+LAUNCH_RELATIVE_ERROR: Final = 0.3
+"""How far a host's launch time per kernel strays between hosts (no measurement: a stated guess)."""
+
+
+class KernelClock(Protocol):
+    """Times kernels on one device."""
+
+    def matrix_product(self, op: MatrixProduct, *, phase: Phase) -> Estimate:
+        """Return the time of a product in forward or as one of its gradients."""
+        ...
+
+    def attention(self, op: AttentionCore, *, phase: Phase) -> Estimate:
+        """Return the time of a fused attention core, forward or backward."""
+        ...
+
+    def memory_pass(self, op: MemoryPass, *, phase: Phase) -> Estimate:
+        """Return the time of a memory-bound pass, forward or backward."""
+        ...
+
+
+class CollectiveClock(Protocol):
+    """Times the collectives of one layer's axis group."""
+
+    def __call__(self, op: CollectivePass) -> Estimate:
+        """Return the time of a collective over the ranks of its axis."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerCost:
+    """What one layer costs one device for one micro-batch.
+
+    ``recompute`` is the part of backward that repeats forward work; it is not in ``backward``.
+    ``logits_bytes`` is the part of ``saved_bytes`` that belongs to logits and loss.
+    """
+
+    forward: Tally
+    backward: Tally
+    recompute: Tally
+    saved_bytes: Bytes
+    working_bytes: Bytes
+    logits_bytes: Bytes
+    parameters: int
+
+    @property
+    def whole_backward(self) -> Tally:
+        """Backward with the recomputation that precedes it."""
+        return self.backward + self.recompute
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerClock:
+    """Times layers: kernels of a device, collectives of a mesh, habits of a framework."""
+
+    kernels: KernelClock
+    collectives: CollectiveClock
+    framework: Framework
+
+    def cost(self, layer: Layer, cut: Cut, recompute: Recompute) -> LayerCost:
+        """Return the cost of a layer cut this way under one mode of recomputation."""
+        operators = layer.operators(cut)
+        modules = _modules(recompute)
+        kept = saved_bytes(operators, recompute=modules)
+        everything = saved_bytes(operators, recompute=NO_MODULES)
+        return LayerCost(
+            forward=self._forward(operators),
+            backward=self._backward(operators),
+            recompute=self._recompute(operators, recompute),
+            saved_bytes=kept,
+            working_bytes=everything - kept + _gradient_bytes(operators, cut),
+            logits_bytes=sum(
+                tensor.size_bytes
+                for tensor in kept_tensors(operators, recompute=modules)
+                if tensor.made_by is Module.HEAD
+            ),
+            parameters=layer.local_parameters(cut),
+        )
+
+    def _forward(self, operators: Sequence[Operator]) -> Tally:
+        parts = [self._forward_part(op) for op in operators if not _runs_in_backward(op)]
+        return self._at_launch_rate(total(parts), kernels=len(parts))
+
+    def _forward_part(self, op: Operator) -> Tally:
+        match op:
+            case MatrixProduct():
+                estimate, family = self.kernels.matrix_product(op, phase=Phase.FORWARD), Family.MATRIX_PRODUCT
+            case AttentionCore():
+                estimate, family = self.kernels.attention(op, phase=Phase.FORWARD), Family.ATTENTION
+            case MemoryPass():
+                estimate, family = self.kernels.memory_pass(op, phase=Phase.FORWARD), Family.MEMORY_PASS
+            case CollectivePass():
+                return self._collective(op)
+        return booked(estimate, cause=Cause.COMPUTE, family=family)
+
+    def _collective(self, op: CollectivePass) -> Tally:
+        return booked(self.collectives(op), cause=Cause(op.axis), family=Family.COLLECTIVE)
+
+    def _backward(self, operators: Sequence[Operator]) -> Tally:
+        parts = [part for op in operators for part in self._backward_parts(op, operators)]
+        return self._at_launch_rate(total(parts), kernels=len(parts))
+
+    def _backward_parts(self, op: Operator, operators: Sequence[Operator]) -> list[Tally]:
+        match op:
+            case MatrixProduct():
+                return [
+                    part
+                    for phase in (Phase.INPUT_GRADIENT, Phase.WEIGHT_GRADIENT)
+                    for part in self._gradient_parts(op, phase, operators)
+                ]
+            case AttentionCore():
+                estimate, family = self.kernels.attention(op, phase=Phase.BACKWARD), Family.ATTENTION
+            case MemoryPass():
+                estimate, family = self.kernels.memory_pass(op, phase=Phase.BACKWARD), Family.MEMORY_PASS
+            case CollectivePass():
+                is_alone = op.phase is Phase.BACKWARD and op.partner is None
+                return [self._collective(op)] if is_alone else []
+        return [booked(estimate, cause=Cause.COMPUTE, family=family)]
+
+    def _gradient_parts(self, op: MatrixProduct, phase: Phase, operators: Sequence[Operator]) -> list[Tally]:
+        """Return a gradient product and what stays visible of the collectives beside it."""
+        product = booked(
+            self.kernels.matrix_product(op, phase=phase), cause=Cause.COMPUTE, family=Family.MATRIX_PRODUCT
+        )
+        hidden = [
+            self._collective(other)
+            for other in operators
+            if isinstance(other, CollectivePass) and other.partner == op.name and other.hidden_behind is phase
+        ]
+        if self.framework.hides_tensor_parallel_backward:
+            hidden = [exposed(tally, behind_seconds=product.seconds) for tally in hidden]
+        return [product, *hidden]
+
+    def _recompute(self, operators: Sequence[Operator], recompute: Recompute) -> Tally:
+        again = recomputed_operators(operators, recompute=_modules(recompute))
+        parts = [self._forward_part(op) for op in again]
+        repeated = self._at_launch_rate(total(parts), kernels=len(parts))
+        return repeated.recast(Cause.RECOMPUTE, keep=(Cause.TENSOR_PARALLEL, Cause.CONTEXT_PARALLEL))
+
+    def _at_launch_rate(self, work: Tally, *, kernels: int) -> Tally:
+        """Return the work, stretched to the time in which the host can launch its kernels."""
+        missing = kernels * self.framework.launch_seconds_per_kernel - work.seconds
+        if missing <= 0:
+            return work
+        return work + constant(missing, cause=Cause.OVERHEAD, relative_error=LAUNCH_RELATIVE_ERROR)
+
+
+def model_flops(layers: Sequence[tuple[Layer, int]], *, sequence_length: int, samples: int) -> Flops:
+    """Return the useful FLOP of a step: forward once, backward twice, recomputation not counted."""
+    forward = sum(count * layer.forward_flops_per_sample(sequence_length) for layer, count in layers)
+    return 3.0 * forward * samples
+
+
+def _modules(recompute: Recompute) -> frozenset[Module]:
+    match recompute.mode:
+        case RecomputeMode.NONE:
+            return NO_MODULES
+        case RecomputeMode.SELECTIVE:
+            return frozenset(Module(name) for name in recompute.modules)
+        case RecomputeMode.FULL:
+            return WHOLE_LAYER
+
+
+def _runs_in_backward(op: Operator) -> bool:
+    return isinstance(op, CollectivePass) and op.phase is Phase.BACKWARD
+
+
+def _gradient_bytes(operators: Sequence[Operator], cut: Cut) -> Bytes:
+    """Return the most bytes of gradients that one product's backward holds: its output's and input's."""
+    products = [op for op in operators if isinstance(op, MatrixProduct)]
+    if not products:
+        return 0.0
+    return cut.element_bytes * max(op.count * op.rows * (op.columns + op.inner) for op in products)

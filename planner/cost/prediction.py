@@ -1,0 +1,320 @@
+"""What a plan would do: step time with its parts and its interval, memory of every stage."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Final
+
+from planner.cost.layer import model_flops
+from planner.cost.memory import FRAGMENTATION_FRACTION, StateBytes
+from planner.cost.model import CostModel, LayoutCosts, PartCost
+from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs
+from planner.cost.replay import Replay, gather_floor_ns, occupied_ns, replay, transfer_after_ns
+from planner.cost.schedules import Moment, memory_moments, stage_orders
+from planner.cost.tally import NOTHING, Cause, Tally, total
+from planner.plan import (
+    HostMemory,
+    MemoryBreakdown,
+    Prediction,
+    ProvenanceShares,
+    StageMemory,
+    TimeBreakdown,
+    TimelineEvent,
+)
+from planner.profile import Provenance
+from planner.strategy import Layout
+from planner.units import NANOSECONDS_PER_SECOND, Seconds
+
+STANDARD_DEVIATIONS: Final = 1.2816
+"""Half width of an 80 % interval of a normal distribution."""
+MODEL_ERROR: Final = 0.04
+"""Relative error of a step that no operator accounts for (stragglers, loader, what overlaps how)."""
+MEMORY_ERROR: Final = 0.08
+"""Relative error of activations and buffers; states are exact but for padding."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlayedPlan:
+    """A plan with everything that its prediction is read from."""
+
+    model: CostModel
+    layout: Layout
+    assignment: Assignment
+    problem: PipelineProblem
+    costs: LayoutCosts
+    played: Replay
+
+
+def play(model: CostModel, layout: Layout, assignment: Assignment) -> PlayedPlan:
+    """Price a layout and replay one step of it."""
+    problem = model.problem(layout)
+    return PlayedPlan(
+        model=model,
+        layout=layout,
+        assignment=assignment,
+        problem=problem,
+        costs=model.costs(layout),
+        played=replay(problem, chunk_costs(problem, assignment)),
+    )
+
+
+def predict(plan: PlayedPlan) -> Prediction:
+    """Return the prediction of a played plan."""
+    seconds = plan.played.makespan_ns / NANOSECONDS_PER_SECOND
+    job, devices = plan.model.setting.job, plan.layout.mesh.world_size
+    busy = _busiest_stage(plan)
+    parts = _stage_tally(plan, busy)
+    memory = tuple(_stage_memory(plan, stage) for stage in range(plan.problem.shape.num_stages))
+    flops = model_flops(
+        [(run.layer, run.count) for run in plan.model.setting.workload.runs],
+        sequence_length=job.sequence_length,
+        samples=job.global_batch_size,
+    )
+    rate = flops / seconds / devices
+    tokens = job.global_batch_size * job.sequence_length / seconds
+    return Prediction(
+        step_time_seconds=seconds,
+        step_time_interval_seconds=_interval(seconds, parts),
+        samples_per_second=job.global_batch_size / seconds,
+        tokens_per_second=tokens,
+        tokens_per_second_per_device=tokens / devices,
+        model_flops_per_second_per_device=rate,
+        mfu=rate / plan.model.peak_flops_per_second,
+        breakdown_seconds=_breakdown(plan, busy, parts),
+        memory=memory,
+        host=_host_memory(plan),
+        fits=all(stage.fits for stage in memory),
+        provenance=_provenance(parts),
+    )
+
+
+# --- time --------------------------------------------------------------------------------------
+
+
+def _part_counts(plan: PlayedPlan, stage: int) -> list[tuple[PartCost, int]]:
+    """Return the parts on a stage and how many of each: layers by option, and the chain's ends."""
+    chunks = range(stage, plan.problem.shape.num_chunks, plan.problem.shape.num_stages)
+    counted = [
+        (part, sum(plan.assignment[chunk][option] for chunk in chunks))
+        for option, part in enumerate(plan.costs.layers)
+    ]
+    ends = [(plan.costs.first, 0 in chunks), (plan.costs.last, plan.problem.shape.num_chunks - 1 in chunks)]
+    return [*counted, *((part, int(present)) for part, present in ends)]
+
+
+def _stage_tally(plan: PlayedPlan, stage: int) -> Tally:
+    """Return everything that a stage does in a step, waiting and exposed reductions left out."""
+    passes = plan.problem.shape.num_micro_batches
+    work = [
+        part
+        for cost, count in _part_counts(plan, stage)
+        for part in (
+            cost.forward.times(count * passes),
+            cost.backward.times(count * passes),
+            cost.optimizer.times(count),
+        )
+    ]
+    between = plan.costs.between_passes.times(2 * passes * plan.problem.shape.virtual_stages)
+    return total((*work, between, plan.costs.barrier, _blocking_transfers(plan, stage)))
+
+
+def _blocking_transfers(plan: PlayedPlan, stage: int) -> Tally:
+    if not plan.problem.transfer_blocks or not plan.problem.transfer_ns:
+        return NOTHING
+    chunks = range(stage, plan.problem.shape.num_chunks, plan.problem.shape.num_stages)
+    sends = sum(
+        transfer_after_ns(plan.problem, chunk, backward=backward) > 0
+        for chunk in chunks
+        for backward in (False, True)
+    )
+    return plan.costs.transfer.times(sends * plan.problem.shape.num_micro_batches)
+
+
+def _busiest_stage(plan: PlayedPlan) -> int:
+    stages = range(plan.problem.shape.num_stages)
+    return max(stages, key=lambda stage: (_busy_ns(plan, stage), -stage))
+
+
+def _busy_ns(plan: PlayedPlan, stage: int) -> int:
+    passes = plan.problem.shape.num_micro_batches
+    chunks = range(stage, plan.problem.shape.num_chunks, plan.problem.shape.num_stages)
+    return sum(
+        passes * occupied_ns(plan.problem, chunk, plan.played.costs[chunk], backward=backward)
+        for chunk in chunks
+        for backward in (False, True)
+    )
+
+
+def _breakdown(plan: PlayedPlan, stage: int, parts: Tally) -> TimeBreakdown:
+    """Return the step of the busiest stage by cause; what is left over is its bubble."""
+    causes = dict(parts.causes)
+    whole = plan.played.makespan_ns / NANOSECONDS_PER_SECOND
+    visible = _visible_replica_seconds(plan, stage)
+    causes[Cause.DATA_PARALLEL] = causes.get(Cause.DATA_PARALLEL, 0.0) + visible
+    causes[Cause.BUBBLE] = whole - sum(causes.values())
+    # Durations are rounded to whole nanoseconds before they are replayed: a remainder of some ns.
+    if causes[Cause.BUBBLE] < 0:
+        causes[Cause.COMPUTE] += causes.pop(Cause.BUBBLE)
+    return TimeBreakdown(**{cause.value: seconds for cause, seconds in causes.items()})
+
+
+def _visible_replica_seconds(plan: PlayedPlan, stage: int) -> Seconds:
+    """Return how long a stage waits for gathers before its first pass and for reductions at the end."""
+    problem, played = plan.problem, plan.played
+    order = stage_orders(problem.shape)[stage]
+    first, last = order[0].chunk, order[-1]
+    if problem.gather_overlaps:
+        start = played.end_ns(order[0]) - occupied_ns(problem, first, played.costs[first], backward=False)
+        floor = gather_floor_ns(problem, played.costs[first], played.gather_end_ns[first])
+        waited = max(0, min(start - played.update_end_ns[stage], floor - played.end_ns(order[0]) + start))
+        waited = waited if floor == played.end_ns(order[0]) else 0
+    else:
+        waited = played.gather_end_ns[problem.shape.num_chunks - problem.shape.num_stages + stage]
+        waited -= played.update_end_ns[stage]
+    tail = played.stage_end_ns[stage] - played.end_ns(last)
+    return (waited + tail) / NANOSECONDS_PER_SECOND
+
+
+def _interval(seconds: Seconds, parts: Tally) -> tuple[Seconds, Seconds]:
+    """Return the 80 % interval: families err independently, kernels of a family together.
+
+    Waiting follows the work that is waited for, hence the scale to the whole step.
+    """
+    scale = seconds / parts.seconds if parts.seconds else 1.0
+    variance = sum((error * scale) ** 2 for error in parts.error_seconds.values())
+    width = STANDARD_DEVIATIONS * sqrt(variance + (MODEL_ERROR * seconds) ** 2)
+    return max(seconds - width, 0.0), seconds + width
+
+
+def _provenance(parts: Tally) -> ProvenanceShares:
+    known = sum(parts.provenance.values())
+    if not known:
+        return ProvenanceShares(datasheet=1.0)
+    shares = {origin: parts.provenance.get(origin, 0.0) / known for origin in Provenance}
+    return ProvenanceShares(
+        measured=shares[Provenance.MEASURED],
+        interpolated=shares[Provenance.INTERPOLATED],
+        datasheet=shares[Provenance.DATASHEET],
+    )
+
+
+# --- memory ------------------------------------------------------------------------------------
+
+
+def _stage_memory(plan: PlayedPlan, stage: int) -> StageMemory:
+    breakdown = _memory_breakdown(plan, stage)
+    transient = breakdown.activations + breakdown.logits + breakdown.buffers
+    states = breakdown.parameters + breakdown.gradients + breakdown.optimizer
+    peak = states + transient + breakdown.framework
+    width = STANDARD_DEVIATIONS * MEMORY_ERROR * (transient + breakdown.framework)
+    capacity = plan.costs.capacity_bytes
+    return StageMemory(
+        stage=stage,
+        node_group=plan.model.group.name,
+        peak_bytes=peak,
+        peak_allocated_bytes=states + transient,
+        capacity_bytes=capacity,
+        fits=peak <= capacity,
+        interval_bytes=(peak - width, peak + width),
+        breakdown_bytes=breakdown,
+    )
+
+
+def _memory_breakdown(plan: PlayedPlan, stage: int) -> MemoryBreakdown:
+    moment = max(
+        memory_moments(plan.problem.shape, stage), key=lambda moment: _moment_bytes(plan, stage, moment)
+    )
+    own = _chunk_parts(plan, stage)
+    saved = [sum(part.saved_bytes * count for part, count in parts) for parts in own]
+    logits = [sum(part.logits_bytes * count for part, count in parts) for parts in own]
+    all_saved = sum(count * size for count, size in zip(moment.saved, saved, strict=True))
+    all_logits = sum(count * size for count, size in zip(moment.saved, logits, strict=True))
+    working = max((part.working_bytes for part, count in own[moment.turn] if count), default=0.0)
+    buffers = plan.costs.buffer_bytes + (working if moment.backward else 0.0)
+    states = _states(plan, stage)
+    return MemoryBreakdown(
+        parameters=states.parameters,
+        gradients=states.gradients,
+        optimizer=states.optimizer,
+        activations=all_saved - all_logits,
+        logits=all_logits,
+        buffers=buffers,
+        framework=plan.costs.base_bytes + FRAGMENTATION_FRACTION * (all_saved + buffers),
+    )
+
+
+def _moment_bytes(plan: PlayedPlan, stage: int, moment: Moment) -> int:
+    own = plan.played.costs[stage :: plan.problem.shape.num_stages]
+    saved = sum(count * chunk.saved_bytes for count, chunk in zip(moment.saved, own, strict=True))
+    return saved + (own[moment.turn].working_bytes if moment.backward else 0)
+
+
+def _chunk_parts(plan: PlayedPlan, stage: int) -> list[list[tuple[PartCost, int]]]:
+    """Return parts and counts of each chunk of a stage."""
+    shape = plan.problem.shape
+    own: list[list[tuple[PartCost, int]]] = []
+    for chunk in range(stage, shape.num_chunks, shape.num_stages):
+        parts = list(zip(plan.costs.layers, plan.assignment[chunk], strict=True))
+        parts += [(plan.costs.first, 1)] if chunk == 0 else []
+        parts += [(plan.costs.last, 1)] if chunk == shape.num_chunks - 1 else []
+        own.append(parts)
+    return own
+
+
+def _states(plan: PlayedPlan, stage: int) -> StateBytes:
+    whole = StateBytes()
+    for part, count in _part_counts(plan, stage):
+        for _ in range(count):
+            whole = whole + part.states
+    return whole
+
+
+def _host_memory(plan: PlayedPlan) -> tuple[HostMemory, ...]:
+    """Return the host's share: nothing is kept there as long as nothing is offloaded."""
+    host = plan.model.group.host
+    capacity = host.memory_bytes if host else 0.0
+    return (
+        HostMemory(
+            node_group=plan.model.group.name,
+            memory_bytes=0.0,
+            capacity_bytes=capacity,
+            nvme_bytes_per_node=0.0,
+            fits=True,
+        ),
+    )
+
+
+# --- drawing -----------------------------------------------------------------------------------
+
+
+def timeline(plan: PlayedPlan) -> tuple[TimelineEvent, ...]:
+    """Return every operation of the replayed step, stage by stage in order of time."""
+    return tuple(
+        event for stage in range(plan.problem.shape.num_stages) for event in _stage_events(plan, stage)
+    )
+
+
+def _stage_events(plan: PlayedPlan, stage: int) -> Sequence[TimelineEvent]:
+    played, stages = plan.played, plan.problem.shape.num_stages
+    events = [_event(stage, 0, -1, "optimizer", 0, played.update_end_ns[stage])]
+    for step in stage_orders(plan.problem.shape)[stage]:
+        cost = played.costs[step.chunk]
+        start = played.end_ns(step) - occupied_ns(plan.problem, step.chunk, cost, backward=step.backward)
+        name = "backward" if step.backward else "forward"
+        events.append(_event(stage, step.chunk // stages, step.micro_batch, name, start, played.end_ns(step)))
+    last = events[-1]
+    tail = round(last.end_seconds * NANOSECONDS_PER_SECOND)
+    if played.stage_end_ns[stage] > tail:
+        events.append(_event(stage, 0, -1, "reduce", tail, played.stage_end_ns[stage]))
+    return events
+
+
+def _event(stage: int, turn: int, micro_batch: int, name: str, start_ns: int, end_ns: int) -> TimelineEvent:
+    return TimelineEvent(
+        stage=stage,
+        virtual_stage=turn,
+        micro_batch=micro_batch,
+        operation=name,
+        start_seconds=start_ns / NANOSECONDS_PER_SECOND,
+        end_seconds=end_ns / NANOSECONDS_PER_SECOND,
+    )

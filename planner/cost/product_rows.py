@@ -1,0 +1,98 @@
+"""Measured matrix products of one device, sorted by who measured them and how."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.measurements import KernelTable
+from planner.profile import Profile
+from planner.workload.operators import Phase
+
+Floats = NDArray[np.float64]
+Shapes = NDArray[np.int64]
+
+LEAST_FILL: Final = 0.4
+"""A grid counts as one when this share of its nodes was measured; else its rows are scattered points."""
+LEAST_LADDER: Final = 3
+"""A grid has at least so many sizes along each axis."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Stack:
+    """Distinct products that one software stack was timed on: shapes [rows, 3] as m, n, k.
+
+    ``is_burst`` tells short bursts on a cool device from kernels at the pace of a running step.
+    """
+
+    shapes: Shapes
+    seconds: Floats
+    is_burst: bool
+
+    @property
+    def flops(self) -> Floats:
+        """Two FLOP per multiply-add."""
+        return np.asarray(2.0 * self.shapes.astype(np.float64).prod(axis=1), dtype=np.float64)
+
+
+def stacks_of(profiles: Sequence[Profile], *, dtypes: Sequence[str], phase: Phase) -> tuple[Stack, ...]:
+    """Return the stacks that timed one phase of products in any of the formats.
+
+    Bursts of different files are different stacks; rows at a step's pace are one.
+    """
+    parts: dict[tuple[bool, str], list[tuple[Shapes, Floats]]] = {}
+    for profile in profiles:
+        for table in profile.tables("matrix_product"):
+            if table.dtype in dtypes and table.phase == phase:
+                for is_burst, name, rows in _by_stack(profile, table):
+                    parts.setdefault((is_burst, name), []).append((_shapes(rows), rows.seconds))
+    return tuple(
+        _stack([shapes for shapes, _ in rows], [seconds for _, seconds in rows], is_burst=is_burst)
+        for (is_burst, _), rows in sorted(parts.items(), key=lambda item: item[0])
+    )
+
+
+def _by_stack(profile: Profile, table: KernelTable) -> Iterator[tuple[bool, str, KernelTable]]:
+    bursts = frozenset(profile.facts.get("burst_sources", ()))
+    for number in np.unique(table.source_index).tolist():
+        source = profile.sources[number]
+        is_burst = source.source in bursts
+        name = f"{source.source}\n{source.source_ref}" if is_burst else ""
+        yield is_burst, name, table.rows(np.flatnonzero(table.source_index == number))
+
+
+def _shapes(table: KernelTable) -> Shapes:
+    return np.stack([table.column(dim) for dim in "mnk"], axis=1)
+
+
+def _stack(shapes: Sequence[Shapes], seconds: Sequence[Floats], *, is_burst: bool) -> Stack:
+    """Return the rows together, each shape once with the median of its times."""
+    unique, inverse = np.unique(np.concatenate(shapes), axis=0, return_inverse=True)
+    times = np.concatenate(seconds)
+    order = np.lexsort((times, inverse.reshape(-1)))
+    starts = np.searchsorted(inverse.reshape(-1)[order], np.arange(len(unique) + 1))
+    middle = (starts[:-1] + starts[1:] - 1) // 2
+    return Stack(shapes=unique, seconds=times[order][middle], is_burst=is_burst)
+
+
+def grid_of(stack: Stack) -> tuple[tuple[Floats, ...], NDArray[np.bool_]] | None:
+    """Return the ladders of the largest well-filled grid among the rows, and which rows stand on it.
+
+    The emptiest size goes first, until every size of every axis fills its part; None when too
+    little is left.
+    """
+    keep = np.ones(len(stack.shapes), dtype=bool)
+    while keep.any():
+        counts = [np.unique(column, return_counts=True) for column in stack.shapes[keep].T]
+        if min(len(sizes) for sizes, _ in counts) < LEAST_LADDER:
+            return None
+        nodes = float(np.prod([len(sizes) for sizes, _ in counts]))
+        fills = [(count * len(sizes) / nodes, sizes) for sizes, count in counts]
+        emptiest = min(range(3), key=lambda axis: fills[axis][0].min())
+        share, sizes = fills[emptiest]
+        if share.min() >= LEAST_FILL:
+            return tuple(sizes.astype(np.float64) for sizes, _ in counts), keep
+        keep &= ~np.isin(stack.shapes[:, emptiest], sizes[share <= share.min()])
+    return None

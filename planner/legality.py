@@ -1,0 +1,305 @@
+"""Which plans the model, the cluster and the framework allow; each rule with the nearest legal values."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from planner.cluster import Cluster
+from planner.frameworks import Framework
+from planner.job import Job
+from planner.strategy import Layout, RecomputeMode, ScheduleName, Violation
+from planner.workload.layers import Workload
+from planner.workload.transformer import DecoderLayer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """What a layout is judged against."""
+
+    workload: Workload
+    cluster: Cluster
+    job: Job
+    framework: Framework
+
+    @property
+    def num_layers(self) -> int:
+        """Layers that are split over stages."""
+        return self.workload.count("decoder")
+
+    @property
+    def decoder(self) -> DecoderLayer:
+        """The layer that is repeated; TypeError for a chain without one."""
+        layer = self.workload.layer("decoder")
+        if not isinstance(layer, DecoderLayer):
+            raise TypeError(f"the chain's decoder layers are {type(layer).__name__}, not DecoderLayer")
+        return layer
+
+
+def divisors(number: int) -> tuple[int, ...]:
+    """Return all divisors of a positive number in ascending order."""
+    small = [i for i in range(1, int(number**0.5) + 1) if number % i == 0]
+    return tuple(sorted({*small, *(number // i for i in small)}))
+
+
+def nearest_values(value: int, legal: Iterable[int], *, limit: int = 3) -> tuple[int, ...]:
+    """Return up to ``limit`` legal values nearest to ``value`` (by ratio), in ascending order."""
+    target = max(value, 1)
+    ranked = sorted(legal, key=lambda other: (max(other, target) / max(min(other, target), 1), other))
+    return tuple(sorted(ranked[:limit]))
+
+
+def tensor_parallel_is_legal(setting: Setting, degree: int) -> bool:
+    """Whether attention heads, key/value heads and the MLP split evenly over ``degree`` ranks."""
+    layer = setting.decoder
+    splits_kv = layer.kv_heads % degree == 0 or degree % layer.kv_heads == 0
+    return layer.heads % degree == 0 and layer.ffn % degree == 0 and splits_kv
+
+
+def legal_tensor_parallel(setting: Setting) -> tuple[int, ...]:
+    """Return every tensor-parallel degree that the model allows."""
+    return tuple(t for t in divisors(setting.decoder.heads) if tensor_parallel_is_legal(setting, t))
+
+
+def sequence_is_legal(setting: Setting, layout: Layout) -> bool:
+    """Whether the sequence splits over context parallel (two pieces a rank) and sequence parallel."""
+    mesh, length = layout.mesh, setting.job.sequence_length
+    pieces = 2 * mesh.context_parallel if mesh.context_parallel > 1 else 1
+    shards = mesh.tensor_parallel if mesh.sequence_parallel else 1
+    return length % pieces == 0 and (length // mesh.context_parallel) % shards == 0
+
+
+def batch_is_legal(setting: Setting, layout: Layout) -> bool:
+    """Whether micro-batch size, micro-batches and data parallel make up the global batch."""
+    samples = layout.batch.micro_batch_size * layout.batch.num_micro_batches * layout.mesh.data_parallel
+    return samples == setting.job.global_batch_size and layout.batch.num_micro_batches > 0
+
+
+def layout_violations(setting: Setting, layout: Layout) -> tuple[Violation, ...]:
+    """Return every rule that a layout breaks, as pointers into the plan."""
+    return tuple(violation for rule in _RULES for violation in rule(setting, layout))
+
+
+def _positive_degrees(_setting: Setting, layout: Layout) -> Iterator[Violation]:
+    mesh = layout.mesh
+    for word in (
+        "data_parallel",
+        "tensor_parallel",
+        "context_parallel",
+        "pipeline_parallel",
+        "expert_parallel",
+    ):
+        if getattr(mesh, word) < 1:
+            yield Violation(pointer=f"/plan/{word}", rule=f"{word} must be at least 1", nearest_legal=(1,))
+
+
+def _tensor_parallel(setting: Setting, layout: Layout) -> Iterator[Violation]:
+    degree = layout.mesh.tensor_parallel
+    if degree >= 1 and not tensor_parallel_is_legal(setting, degree):
+        layer = setting.decoder
+        yield Violation(
+            pointer="/plan/tensor_parallel",
+            rule=f"tensor_parallel ({degree}) must divide the {layer.heads} attention heads and the MLP width "
+            f"{layer.ffn}, and divide or be a multiple of the {layer.kv_heads} key/value heads",
+            nearest_legal=nearest_values(degree, legal_tensor_parallel(setting)),
+        )
+
+
+def _sequence(setting: Setting, layout: Layout) -> Iterator[Violation]:
+    length, context = setting.job.sequence_length, layout.mesh.context_parallel
+    if context > 1 and length % (2 * context):
+        legal = [c for c in divisors(length) if c == 1 or length % (2 * c) == 0]
+        yield Violation(
+            pointer="/plan/context_parallel",
+            rule=f"the sequence length ({length}) must be a multiple of 2 x context_parallel ({2 * context}): "
+            "every rank takes two pieces",
+            nearest_legal=nearest_values(context, legal),
+        )
+    elif context >= 1 and not sequence_is_legal(setting, layout):
+        degree = layout.mesh.tensor_parallel
+        legal = [t for t in legal_tensor_parallel(setting) if (length // context) % t == 0]
+        yield Violation(
+            pointer="/plan/tensor_parallel",
+            rule=f"sequence parallelism needs a sequence ({length // context} tokens per rank) that "
+            f"tensor_parallel ({degree}) divides",
+            nearest_legal=nearest_values(degree, legal),
+        )
+    if context > 1 and not setting.framework.context_parallel:
+        yield Violation(
+            pointer="/plan/context_parallel",
+            rule=f"{setting.framework.name} has no context parallelism",
+            nearest_legal=(1,),
+        )
+
+
+def _world(setting: Setting, layout: Layout) -> Iterator[Violation]:
+    world, available = layout.mesh.world_size, setting.cluster.num_devices
+    if 1 <= world <= available:
+        return
+    model_parallel = max(world // max(layout.mesh.data_parallel, 1), 1)
+    yield Violation(
+        pointer="/plan/data_parallel",
+        rule=f"the plan's degrees multiply to {world} devices, the cluster has {available}",
+        nearest_legal=nearest_values(layout.mesh.data_parallel, divisors(max(available // model_parallel, 1)))
+        if model_parallel <= available
+        else (),
+    )
+
+
+def _batch(setting: Setting, layout: Layout) -> Iterator[Violation]:
+    size, total, data = (
+        layout.batch.micro_batch_size,
+        setting.job.global_batch_size,
+        layout.mesh.data_parallel,
+    )
+    if size < 1 or data < 1 or batch_is_legal(setting, layout):
+        if size < 1:
+            yield Violation(
+                pointer="/plan/micro_batch_size",
+                rule="micro_batch_size must be at least 1",
+                nearest_legal=(1,),
+            )
+        return
+    if total % data:
+        yield Violation(
+            pointer="/plan/data_parallel",
+            rule=f"data_parallel ({data}) must divide the global batch ({total})",
+            nearest_legal=nearest_values(data, divisors(total)),
+        )
+        return
+    yield Violation(
+        pointer="/plan/micro_batch_size",
+        rule=f"micro_batch_size ({size}) x data_parallel ({data}) x num_micro_batches "
+        f"({layout.batch.num_micro_batches}) must make the global batch ({total})",
+        nearest_legal=nearest_values(size, divisors(total // data)),
+    )
+
+
+def _pipeline(setting: Setting, layout: Layout) -> Iterator[Violation]:
+    stages, chunks, layers = layout.mesh.pipeline_parallel, layout.schedule.virtual_stages, setting.num_layers
+    if chunks < 1:
+        yield Violation(
+            pointer="/plan/virtual_stages", rule="virtual_stages must be at least 1", nearest_legal=(1,)
+        )
+        return
+    if stages * chunks > layers + _spare_ends(setting):
+        word = "virtual_stages" if chunks > 1 else "pipeline_parallel"
+        most = max((layers + _spare_ends(setting)) // (stages if chunks > 1 else 1), 1)
+        yield Violation(
+            pointer=f"/plan/{word}",
+            rule=f"{stages} stages of {chunks} chunks need more layers than the model's {layers}",
+            nearest_legal=(most,),
+        )
+
+
+def _spare_ends(setting: Setting) -> int:
+    """Chunks that may hold no decoder layer: the embedding's and the head's."""
+    return 2 if setting.framework.empty_ends else 0
+
+
+def _schedule(setting: Setting, layout: Layout) -> Iterator[Violation]:
+    schedule, mesh = layout.schedule, layout.mesh
+    if schedule.name not in setting.framework.schedules:
+        yield Violation(
+            pointer="/plan/schedule",
+            rule=f"{setting.framework.name} has no {schedule.name} schedule",
+            nearest_legal=tuple(name.value for name in setting.framework.schedules),
+        )
+    interleaved = schedule.name is ScheduleName.INTERLEAVED
+    if interleaved != (schedule.virtual_stages > 1):
+        yield Violation(
+            pointer="/plan/virtual_stages",
+            rule=f"the {schedule.name} schedule runs {'several chunks' if interleaved else 'one chunk'} per stage, "
+            f"not {schedule.virtual_stages}",
+            nearest_legal=(2,) if interleaved else (1,),
+        )
+    if interleaved and mesh.pipeline_parallel < 2:  # noqa: PLR2004 - two stages make a pipeline
+        yield Violation(
+            pointer="/plan/virtual_stages",
+            rule="virtual stages need a pipeline of at least two stages",
+            nearest_legal=(1,),
+        )
+    elif interleaved:
+        yield from _interleaving(setting, layout)
+
+
+def _interleaving(setting: Setting, layout: Layout) -> Iterator[Violation]:
+    stages, passes = layout.mesh.pipeline_parallel, layout.batch.num_micro_batches
+    group = layout.schedule.interleave_group_size or stages
+    if group < stages or group > max(passes, stages):
+        yield Violation(
+            pointer="/plan/interleave_group_size",
+            rule=f"interleave_group_size ({group}) must lie between the {stages} stages and the {passes} micro-batches",
+            nearest_legal=(stages,),
+        )
+    elif passes < stages or (
+        setting.framework.interleaving_needs_full_groups and 0 < passes % group < stages
+    ):
+        yield Violation(
+            pointer="/plan/virtual_stages",
+            rule=f"interleaving {stages} stages needs the micro-batches ({passes}) to fill groups of {group}",
+            nearest_legal=(1,),
+        )
+
+
+def _sharding(setting: Setting, layout: Layout) -> Iterator[Violation]:
+    stage = layout.sharding.zero_stage
+    if stage not in setting.framework.zero_stages:
+        yield Violation(
+            pointer="/plan/zero_stage",
+            rule=f"{setting.framework.name} has no ZeRO stage {stage.value}",
+            nearest_legal=nearest_values(
+                stage.value, [legal.value for legal in setting.framework.zero_stages]
+            ),
+        )
+    replicas = layout.mesh.data_parallel * layout.mesh.context_parallel
+    for word in ("parameters", "gradients", "optimizer"):
+        size = getattr(layout.sharding, word)
+        if size < 1 or replicas % size:
+            yield Violation(
+                pointer=f"/plan/sharding/{word}",
+                rule=f"a shard group of {size} must divide the {replicas} data and context parallel ranks",
+                nearest_legal=nearest_values(size, divisors(max(replicas, 1))),
+            )
+
+
+def _experts(setting: Setting, layout: Layout) -> Iterator[Violation]:
+    for word in ("expert_parallel", "expert_tensor_parallel"):
+        if getattr(layout.mesh, word) > 1:
+            yield Violation(
+                pointer=f"/plan/{word}",
+                rule=f"{setting.workload.name} has no experts to spread",
+                nearest_legal=(1,),
+            )
+
+
+def _recompute(setting: Setting, layout: Layout) -> Iterator[Violation]:
+    legal = {option.mode for option in setting.framework.recompute}
+    for option in layout.recompute:
+        if option.mode not in legal:
+            yield Violation(
+                pointer="/plan/recompute",
+                rule=f"{setting.framework.name} cannot recompute {option.mode}",
+                nearest_legal=tuple(sorted(mode.value for mode in legal)),
+            )
+        for module in option.modules:
+            if option.mode is RecomputeMode.SELECTIVE and module not in _RECOMPUTABLE:
+                yield Violation(
+                    pointer="/plan/recompute",
+                    rule=f"no module {module!r} can be recomputed on its own",
+                    nearest_legal=_RECOMPUTABLE,
+                )
+
+
+_RECOMPUTABLE = ("core_attention",)
+
+_RULES: tuple[Callable[[Setting, Layout], Iterator[Violation]], ...] = (
+    _positive_degrees,
+    _tensor_parallel,
+    _sequence,
+    _world,
+    _batch,
+    _pipeline,
+    _schedule,
+    _sharding,
+    _experts,
+    _recompute,
+)
