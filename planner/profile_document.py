@@ -34,7 +34,7 @@ class RefusedRow:
     reason: str
 
 
-class _BadRow(ValueError):
+class _BadRow(ValueError):  # noqa: N818 - reads as what it is
     """Why a row is refused; caught where rows are collected."""
 
 

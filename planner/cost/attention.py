@@ -7,135 +7,174 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost.surface import Surface, fill_along, monotone
-from planner.measurements import KernelTable
+from planner.cost.attention_rows import CoreRows, core_rows
+from planner.cost.surface import Surface, fill_along, left_out, monotone
 from planner.profile import Estimate, Profile, Provenance
 from planner.units import FlopsPerSecond, Seconds
 from planner.workload.operators import AttentionCore, Phase
 
 Floats = NDArray[np.float64]
 
-BACKWARD_OVER_FORWARD: Final = 2.95
-"""Measured 2.9 to 3.0 for fused training kernels (2.5 times the FLOP, at a lower rate)."""
-SHARE_OF_PRODUCT_RATE: Final = 0.6
-"""Rate of an unmeasured attention core over that of large products (0.55 to 0.75 where both are known)."""
-LAUNCH_SECONDS: Final = 4e-6
-LEAST_ROWS: Final = 8
-INTERPOLATED_ERROR: Final = 0.10
-OTHER_SHAPE_ERROR: Final = 0.15
-BACKWARD_ERROR: Final = 0.10
+BACKWARD_OVER_FORWARD: Final = 3.0
+"""Time of backward over forward where both run at their best: 2.9 to 3.1 on A100 and B200."""
+BACKWARD_FLOPS: Final = 2.5
+"""Five products in backward for two in forward."""
+BACKWARD_EXPONENT: Final = 0.6
+"""Backward suffers less than forward where there is little to do: the ratio falls with this power of the
+rate that forward reaches (measured 1.9 at 0.43 of the best rate, 1.2 at 0.2 to 0.3)."""
+SHARE_OF_PRODUCT_RATE: Final = 0.65
+"""Best rate of an unmeasured core over that of products (0.66 on A100, 0.70 on H100, 0.62 on B200)."""
+UNMEASURED_START: Final[Seconds] = 20e-6
+"""Forward cores of one short sequence take 20 to 50 us however little they compute."""
+LEAST_ROWS: Final = 4
+"""A table of fewer shapes tells nothing between them."""
+NORMAL_MEDIAN: Final = 1.4826
+EXACT_ERROR: Final = 0.05
+PACE_ERROR: Final = 0.08
+"""Kernels of a running step take 0.85 to 1.0 of the fastest bursts on A100 and B200: no factor, but this."""
+OTHER_SHAPE_ERROR: Final = 0.12
+BACKWARD_ERROR: Final = 0.08
 UNMEASURED_ERROR: Final = 0.40
 """Relative errors, one standard deviation."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CoreTable:
-    """Seconds over (batch x heads, sequence) for one head dimension and mask, and the shapes measured."""
+    """Seconds over (batch x heads, sequence) for one head dimension and mask."""
 
-    head_dims: int
+    dims: int
     """Query-key plus value dimension of one head."""
+    causal: bool
     surface: Surface
     hits: frozenset[tuple[int, int]]
+    best_flops_per_second: FlopsPerSecond
+    relative_error: float
+
+    def seconds(self, op: AttentionCore) -> Seconds:
+        """Return the forward time, in proportion to the FLOP where dimension or mask differ."""
+        sequence = (op.query_length * op.key_length) ** 0.5
+        scale = (op.head_dim + op.value_dim) / self.dims
+        scale *= 2.0 ** (self.causal - op.causal)
+        return scale * self.surface(op.batch * op.heads, sequence)
+
+    def has(self, op: AttentionCore) -> bool:
+        """Tell whether this very shape was measured."""
+        same_length = op.query_length == op.key_length
+        return self.fits(op) and same_length and (op.batch * op.heads, op.query_length) in self.hits
+
+    def fits(self, op: AttentionCore) -> bool:
+        """Tell whether head dimension and mask are those of the table."""
+        return self.causal == op.causal and op.head_dim == op.value_dim and 2 * op.head_dim == self.dims
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class AttentionTimes:
     """Forward and backward times of the attention core on one device."""
 
-    tables: Mapping[tuple[int, bool], CoreTable]
-    """Keyed by head dimension and whether the mask is causal."""
-    best_rate: FlopsPerSecond
-    sustained: float
+    tables: Sequence[CoreTable]
+    best_forward_rate: FlopsPerSecond
+    backward_over_forward: float
 
     @classmethod
     def of(
-        cls, profiles: Sequence[Profile], *, product_rate: FlopsPerSecond, sustained: float
+        cls, profiles: Sequence[Profile], *, dtypes: Sequence[str], product_rate: FlopsPerSecond
     ) -> "AttentionTimes":
-        """Return the times from the profiles' attention rows; without any, from the rate of large products."""
-        tables = [table for profile in profiles for table in profile.tables("attention")]
-        forward = [table for table in tables if table.phase == "forward" and table.dtype in {"bf16", "fp16"}]
-        cores = _core_tables(forward)
-        rates = [_best_rate(core, causal=causal) for (_, causal), core in cores.items()]
-        best = max(rates, default=product_rate * SHARE_OF_PRODUCT_RATE)
-        return cls(tables=cores, best_rate=best, sustained=sustained)
+        """Return the times from the profiles' rows; without any, from the rate of large products."""
+        forward = core_rows(profiles, dtypes=dtypes, phase=Phase.FORWARD)
+        backward = core_rows(profiles, dtypes=dtypes, phase=Phase.BACKWARD)
+        tables = [_table(rows) for rows in forward.values() if len(rows.seconds) >= LEAST_ROWS]
+        rates = [table.best_flops_per_second for table in tables]
+        best = max(rates, default=SHARE_OF_PRODUCT_RATE * product_rate)
+        ratio = _backward_ratio(forward, backward, best_rate=best)
+        return cls(
+            tables=tables,
+            best_forward_rate=best,
+            backward_over_forward=BACKWARD_OVER_FORWARD if ratio is None else ratio,
+        )
+
+    @property
+    def best_flops_per_second(self) -> FlopsPerSecond:
+        """A rate that no core of these times exceeds, forward or backward."""
+        return self.best_forward_rate * max(1.0, BACKWARD_FLOPS / self.backward_over_forward)
 
     def estimate(self, op: AttentionCore, *, phase: Phase) -> Estimate:
-        """Return the time of one phase; backward is a measured multiple of forward."""
+        """Return the time of one phase."""
         forward = self._forward(op)
         if phase is Phase.FORWARD:
             return forward
+        share = min(1.0, op.forward_flops / forward.seconds / self.best_forward_rate)
+        ratio = self.backward_over_forward * share**BACKWARD_EXPONENT
+        measured = forward.provenance is not Provenance.DATASHEET
         return Estimate(
-            seconds=forward.seconds * BACKWARD_OVER_FORWARD,
-            provenance=max(forward.provenance, Provenance.INTERPOLATED, key=list(Provenance).index),
+            seconds=forward.seconds * ratio,
+            provenance=Provenance.INTERPOLATED if measured else Provenance.DATASHEET,
             relative_error=float(np.hypot(forward.relative_error, BACKWARD_ERROR)),
         )
 
-    def best_flops_per_second(self) -> FlopsPerSecond:
-        """Return a rate that no core of these times exceeds."""
-        return self.best_rate
-
     def _forward(self, op: AttentionCore) -> Estimate:
         if not self.tables:
-            seconds = LAUNCH_SECONDS + op.forward_flops / self.best_rate
-            return Estimate(seconds=seconds, provenance=Provenance.DATASHEET, relative_error=UNMEASURED_ERROR)
-        (head_dim, causal), core = self._nearest(op)
-        sequence = float(np.sqrt(op.query_length * op.key_length))
-        same = (head_dim, head_dim, causal) == (op.head_dim, op.value_dim, op.causal)
-        scale = (op.head_dim + op.value_dim) / core.head_dims * (2.0 if causal and not op.causal else 1.0)
-        scale *= 0.5 if op.causal and not causal else 1.0
-        seconds = core.surface(op.batch * op.heads, sequence) * scale * self.sustained
-        exact = same and (op.batch * op.heads, sequence) in core.hits
+            return Estimate(
+                seconds=UNMEASURED_START + op.forward_flops / self.best_forward_rate,
+                provenance=Provenance.DATASHEET,
+                relative_error=UNMEASURED_ERROR,
+            )
+        table = min(self.tables, key=lambda table: _distance(table, op))
+        exact = table.has(op)
+        here = EXACT_ERROR if exact else table.relative_error
+        elsewhere = 0.0 if table.fits(op) else OTHER_SHAPE_ERROR
         return Estimate(
-            seconds=seconds,
+            seconds=table.seconds(op),
             provenance=Provenance.MEASURED if exact else Provenance.INTERPOLATED,
-            relative_error=INTERPOLATED_ERROR if same else OTHER_SHAPE_ERROR,
-        )
-
-    def _nearest(self, op: AttentionCore) -> tuple[tuple[int, bool], CoreTable]:
-        """Return the table of the nearest head dimension, of the same mask where there is one."""
-        dim = (op.head_dim + op.value_dim) / 2
-        return min(
-            self.tables.items(),
-            key=lambda item: (item[0][1] != op.causal, abs(np.log(item[0][0] / dim)), item[0][0]),
+            relative_error=float(np.sqrt(here**2 + elsewhere**2 + PACE_ERROR**2)),
         )
 
 
-def _core_tables(tables: Sequence[KernelTable]) -> dict[tuple[int, bool], CoreTable]:
-    rows: dict[tuple[int, bool], list[tuple[int, int, Seconds]]] = {}
-    for table in tables:
-        names = ("batch", "heads", "sequence", "head_dim", "value_dim", "causal")
-        columns = [table.column(name).tolist() for name in names]
-        for batch, heads, sequence, head_dim, value_dim, causal, seconds in zip(
-            *columns, table.seconds.tolist(), strict=True
-        ):
-            if head_dim == value_dim:
-                rows.setdefault((head_dim, bool(causal)), []).append((batch * heads, sequence, seconds))
-    return {key: _core_table(key[0], values) for key, values in rows.items() if len(values) >= LEAST_ROWS}
+def _distance(table: CoreTable, op: AttentionCore) -> tuple[bool, float, int]:
+    """Order tables by nearness to an operator: same mask first, then head dimension."""
+    dims = op.head_dim + op.value_dim
+    return (table.causal != op.causal, abs(float(np.log(table.dims / dims))), table.dims)
 
 
-def _core_table(head_dim: int, rows: list[tuple[int, int, Seconds]]) -> CoreTable:
-    by_shape: dict[tuple[int, int], list[Seconds]] = {}
-    for heads, sequence, seconds in rows:
-        by_shape.setdefault((heads, sequence), []).append(seconds)
-    axes = [np.unique(np.array(sizes, dtype=np.float64)) for sizes in zip(*by_shape, strict=True)]
-    # Below the measured sizes the launch dominates; the edge values hold there.
-    base = np.add.outer(np.log(axes[0]), 2.0 * np.log(axes[1]))
-    deviation = np.full(base.shape, np.nan)
-    for shape, seconds_of_shape in by_shape.items():
-        node = tuple(int(axis.searchsorted(size)) for axis, size in zip(axes, shape, strict=True))
-        deviation[node] = np.log(np.median(seconds_of_shape)) - base[node]
+def _table(rows: CoreRows) -> CoreTable:
+    axes = [_axis(column) for column in rows.shapes.T]
     log_axes = tuple(np.log(axis) for axis in axes)
+    # Work grows with heads times sequence squared: deviations from that are smooth.
+    base = np.add.outer(log_axes[0], 2.0 * log_axes[1])
+    deviation = np.full(base.shape, np.nan)
+    nodes = tuple(axis.searchsorted(column) for axis, column in zip(axes, rows.shapes.T, strict=True))
+    deviation[nodes] = np.log(rows.seconds) - base[nodes]
+    misses = np.abs(left_out(deviation, log_axes) - deviation)
+    known = misses[~np.isnan(misses)]
     log_seconds = monotone(base + fill_along(deviation, log_axes))
+    log_flops = base + np.log(2.0 * rows.dims * (0.5 if rows.causal else 1.0))
     return CoreTable(
-        head_dims=2 * head_dim,
-        surface=Surface(log_axes=log_axes, log_seconds=log_seconds),
-        hits=frozenset(by_shape),
+        dims=rows.dims,
+        causal=rows.causal,
+        surface=Surface(log_axes=log_axes, log_seconds=log_seconds, growth=(1.0, 2.0)),
+        hits=frozenset((heads, sequence) for heads, sequence in rows.shapes.tolist()),
+        best_flops_per_second=float(np.exp((log_flops - log_seconds).max())),
+        relative_error=NORMAL_MEDIAN * float(np.median(known)) if len(known) else OTHER_SHAPE_ERROR,
     )
 
 
-def _best_rate(core: CoreTable, *, causal: bool) -> FlopsPerSecond:
-    """Return the best rate at the nodes: between them its logarithm is a mean of theirs."""
-    heads, sequences = (np.exp(axis) for axis in core.surface.log_axes)
-    pairs = np.outer(heads, sequences**2) * (0.5 if causal else 1.0)
-    flops = 2.0 * pairs * core.head_dims
-    return float((flops / np.exp(core.surface.log_seconds)).max())
+def _axis(column: NDArray[np.int64]) -> Floats:
+    """Return the distinct sizes; a lone one gets a neighbour, since a line needs two ends."""
+    sizes = np.unique(column).astype(np.float64)
+    return sizes if len(sizes) > 1 else np.concatenate([sizes, 2.0 * sizes])
+
+
+def _backward_ratio(
+    forward: Mapping[tuple[int, bool], CoreRows],
+    backward: Mapping[tuple[int, bool], CoreRows],
+    *,
+    best_rate: FlopsPerSecond,
+) -> float | None:
+    """Return backward over forward at the best rate, from shapes that were measured both ways."""
+    ratios = []
+    for key in forward.keys() & backward.keys():
+        there = forward[key].by_shape()
+        for shape, seconds in backward[key].by_shape().items():
+            if shape in there:
+                share = min(1.0, forward[key].flops(shape) / there[shape] / best_rate)
+                ratios.append(seconds / there[shape] / share**BACKWARD_EXPONENT)
+    return float(np.median(ratios)) if len(ratios) >= LEAST_ROWS else None

@@ -91,8 +91,8 @@ def product_times(stacks: Sequence[Stack], roofline: Roofline, *, family_pace: P
         if grids:
             return _from_grids(grids, candidates, _together(sustained), roofline, pace=pace)
     if sustained:
-        return _from_points(_together(sustained), roofline, pace=BURST_IS_PACE)
-    return _from_points(_together(bursts), roofline, pace=family_pace)
+        return _from_points(_together(sustained), pace=BURST_IS_PACE)
+    return _from_points(_together(bursts), pace=family_pace)
 
 
 def datasheet_times(roofline: Roofline, *, relative_error: float) -> ProductTimes:
@@ -127,7 +127,7 @@ def _from_grids(
     )
 
 
-def _from_points(points: Stack, roofline: Roofline, *, pace: Pace) -> ProductTimes:
+def _from_points(points: Stack, *, pace: Pace) -> ProductTimes:
     """Return start + FLOP / rate + bytes / bandwidth, fitted to the points and bounded by them."""
     m, n, k = points.shapes.T.astype(np.float64)
     moved = m * k + k * n + m * n

@@ -51,7 +51,9 @@ class Grid:
 
     def covers(self, m: float, n: float, k: float) -> bool:
         """Tell whether a shape lies between measured ones in every size."""
-        return all(ladder[0] <= size <= ladder[-1] for ladder, size in zip(self.ladders, (m, n, k), strict=True))
+        return all(
+            ladder[0] <= size <= ladder[-1] for ladder, size in zip(self.ladders, (m, n, k), strict=True)
+        )
 
     def resampled(self, ladders: Sequence[Floats]) -> Floats:
         """Return the deviation at the nodes of other ladders; NaN outside of its own."""

@@ -14,14 +14,15 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Surface:
-    """log seconds at the nodes of a grid over log sizes; between nodes multilinear, beyond it proportional.
+    """log seconds at the nodes of a grid over log sizes, multilinear between them.
 
     Below the grid the value of its edge holds (a kernel has a least duration); above it a duration
-    grows in proportion to the size, as a loop that runs more often.
+    grows with the power of the size that ``growth`` says, 1 for a loop that runs more often.
     """
 
     log_axes: tuple[Floats, ...]
     log_seconds: Floats
+    growth: tuple[float, ...] = (1.0, 1.0, 1.0)
     _axes: tuple[list[float], ...] = field(init=False, repr=False)
     _nodes: list[float] = field(init=False, repr=False)
     _strides: tuple[int, ...] = field(init=False, repr=False)
@@ -38,9 +39,9 @@ class Surface:
         """Return the seconds at one point."""
         exponent = 0.0
         corners = []
-        for axis, stride, size in zip(self._axes, self._strides, sizes, strict=True):
+        for axis, stride, power, size in zip(self._axes, self._strides, self.growth, sizes, strict=False):
             position = log(size)
-            exponent += max(0.0, position - axis[-1])
+            exponent += power * max(0.0, position - axis[-1])
             position = min(max(position, axis[0]), axis[-1])
             cell = min(bisect_right(axis, position) - 1, len(axis) - 2)
             share = (position - axis[cell]) / (axis[cell + 1] - axis[cell])
