@@ -124,7 +124,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--processes", type=_count, metavar="N", help="processes that measure at once")
     parser.add_argument(
-        "--seconds-limit", type=_seconds, metavar="S", help="about when to stop (default: when done)"
+        "--seconds-limit",
+        type=_seconds,
+        metavar="S",
+        help="about how long to measure, start-up aside (default: until done)",
     )
     parser.add_argument("--name", help="name of the profile (default: DEVICE/measured)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="what to measure")

@@ -54,6 +54,11 @@ class Backend(Protocol):
         """The precision that a training run on this device would take."""
         ...
 
+    @property
+    def cache_bytes(self) -> int:
+        """What the largest cache of such a device may hold; operands in turn fill as much."""
+        ...
+
     def device_name(self) -> str:
         """Return the name by which a cluster calls this device."""
         ...
@@ -90,6 +95,7 @@ class CpuBackend:
     collective_library: str = "gloo"
     intra_link: str | None = "loopback"
     default_dtype: str = "fp32"
+    cache_bytes: int = 32 * 2**20
 
     def device_name(self) -> str:
         """Return model and cores of one process: half of a machine is another device than all of it."""
@@ -145,6 +151,7 @@ class CudaBackend:
     stopwatch: Stopwatch = field(default_factory=EventStopwatch)
     collective_library: str = "nccl"
     intra_link: str | None = None
+    cache_bytes: int = 256 * 2**20
 
     @property
     def device(self) -> torch.device:

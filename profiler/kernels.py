@@ -16,10 +16,8 @@ from profiler.timing import Call
 # Letters of shapes: m, n, k of C[m, n] = A[m, k] B[k, n]; R rows, C columns; E elements; P parameters;
 # B batch, H heads, G key/value heads, S positions, D dimension of a head, V dimension of a value.
 
-ROTATED_BYTES = 32 * 2**20
-"""Operands change until this much was read: a training step finds them in memory rather than in a cache."""
-
 MAX_OPERAND_SETS = 16
+"""Operands change from call to call, as a training step finds them in memory rather than in a cache."""
 
 
 class Unsupported(ValueError):  # noqa: N818 - reads as what it is
@@ -83,7 +81,7 @@ def kernel_call(wanted: KernelShape, backend: Backend) -> Call:
     _require_sizes(wanted, operator)
     set_bytes = operator.num_elements(wanted.shape) * dtype.itemsize
     require_memory(set_bytes, backend)
-    num_sets = max(1, min(MAX_OPERAND_SETS, ROTATED_BYTES // set_bytes))
+    num_sets = max(1, min(MAX_OPERAND_SETS, backend.cache_bytes // set_bytes))
     tensors = Tensors(dtype=dtype, device=backend.device)
     turns = itertools.cycle([maker(wanted.shape, tensors) for _ in range(num_sets)])
 

@@ -51,15 +51,11 @@ class Bench:
 
     def time(self, wanted: Wanted, *, rules: Rules) -> Timing | Failure:
         """Return how long something takes, or why that could not be measured: the same on every process."""
-        if isinstance(wanted, CollectiveShape):
-            if wanted.world_size > self.place.world_size:
-                here = f"{wanted.world_size} processes are needed, {self.place.world_size} run"
-                return Failure(reason="too_few_processes", detail=here)
-            ranks = self.groups[wanted.world_size]
-            exchange = _slowest_of(ranks)
-        else:
-            ranks = self.everyone()
-            exchange = ranks.exchange
+        if isinstance(wanted, CollectiveShape) and wanted.world_size > self.place.world_size:
+            here = f"{wanted.world_size} processes are needed, {self.place.world_size} run"
+            return Failure(reason="too_few_processes", detail=here)
+        ranks = self._ranks(wanted)
+        exchange = ranks.exchange if isinstance(wanted, KernelShape) else _slowest_of(ranks)
         try:
             call = self._call(wanted, ranks)
             return measure(call, stopwatch=self.backend.stopwatch, rules=rules, exchange=exchange)
@@ -71,6 +67,9 @@ class Bench:
             return failure
         finally:
             self.backend.release()
+
+    def _ranks(self, wanted: Wanted) -> Ranks:
+        return self.everyone() if isinstance(wanted, KernelShape) else self.groups[wanted.world_size]
 
     def _call(self, wanted: Wanted, ranks: Ranks) -> Call:
         if isinstance(wanted, KernelShape):

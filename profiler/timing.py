@@ -130,7 +130,8 @@ def _warm_up(call: Call, *, stopwatch: Stopwatch, rules: Rules, exchange: Exchan
         elapsed = max(max(given) for given in exchange([stopwatch.seconds(call, times=times)]))
         if elapsed >= rules.sample_seconds or times >= MAX_CALLS_PER_SAMPLE:
             return times, elapsed / times
-        times *= 2
+        needed = math.ceil(times * rules.sample_seconds / elapsed) if elapsed > 0 else MAX_CALLS_PER_SAMPLE
+        times = min(MAX_CALLS_PER_SAMPLE, max(2 * times, needed))
 
 
 def _samples_per_round(seconds_per_sample: Seconds, *, rules: Rules) -> int:

@@ -41,6 +41,7 @@ class SmallBackend:
     collective_library: str = "gloo"
     intra_link: str | None = None
     default_dtype: str = "fp32"
+    cache_bytes: int = 2**10
 
     def device_name(self) -> str:
         return "small"
