@@ -53,5 +53,5 @@ $(TEST)/.installed: EXTRAS = [dev,profiler]
 	rm -rf $*
 	$(PYTHON) -m venv $*
 	$*/bin/python $(PIP_INSTALL) pip setuptools
-	$*/bin/python $(PIP_INSTALL) --no-build-isolation --editable '.$(EXTRAS)'
+	PYTHONWARNINGS=ignore $*/bin/python $(PIP_INSTALL) --no-build-isolation --editable '.$(EXTRAS)'
 	touch $@
