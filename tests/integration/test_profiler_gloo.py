@@ -19,6 +19,11 @@ TIMEOUT_SECONDS = 180
 MANY_PRODUCTS = 5000
 
 
+@pytest.fixture(autouse=True)
+def _killed_runs_litter_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
 def product(size: int) -> dict[str, Any]:
     shape = {"m": size, "n": size, "k": size}
     return {"operator": "matrix_product", "dtype": "fp32", "phase": "forward", "shape": shape}
