@@ -1,1 +1,1 @@
-"""How a model is best trained on given machines: the model of the problem, free of web, database and torch."""
+"""How a model is best trained on given machines; knows no web, database or torch."""

@@ -34,7 +34,7 @@ class IllegalChoice(InvalidRequest):
     """A fixed choice or bound that the model, the cluster or the framework rules out."""
 
 
-class MissingMeasurements(PlannerError):
+class MissingMeasurements(PlannerError):  # noqa: N818 - as above
     """No measurement and no datasheet figure answers for what a plan needs on a device."""
 
     def __init__(self, message: str, *, device: str) -> None:

@@ -137,7 +137,8 @@ def _short_layers(
         legal = [degree for degree in divisors(layers) if layers % (degree * fixed) == 0]
         violation = Violation(
             pointer=f"/plan/{word}",
-            rule=f"{layers} layers do not split evenly over {chunks} chunks; give layers_per_stage for another split",
+            rule=f"{layers} layers do not split evenly over {chunks} chunks; "
+            "layers_per_stage gives another split",
             nearest_legal=nearest_values(turns if turns > 1 else stages, legal),
         )
         return (), (violation,)
@@ -150,7 +151,10 @@ def _given_layers(
     """Return layers per chunk from layers per stage (split over its chunks) or per chunk."""
     if len(given) not in {stages, stages * turns} or sum(given) != num_layers or min(given) < 0:
         example = even_split(num_layers, stages)
-        rule = f"layers_per_stage must be {stages} counts (or {stages * turns}, one per chunk) that add up to {num_layers}"
+        rule = (
+            f"layers_per_stage must be {stages} counts (or {stages * turns}, one per chunk) "
+            f"that add up to {num_layers}"
+        )
         return (), (Violation(pointer="/plan/layers_per_stage", rule=rule, nearest_legal=(list(example),)),)
     if len(given) == stages * turns:
         return tuple(given), ()
@@ -239,7 +243,10 @@ def _chain_violations(plan: TrainingPlan, setting: Setting) -> list[Violation]:
     )
     wanted = expected[position] if position < len(expected) else None
     found = listed[position] if position < len(listed) else None
-    rule = f"layer {position} in execution order must be {_layer_name(wanted)}, the plan has {_layer_name(found)}"
+    rule = (
+        f"layer {position} in execution order must be {_layer_name(wanted)}, "
+        f"the plan has {_layer_name(found)}"
+    )
     return [Violation(pointer="/plan/stages", rule=rule)]
 
 

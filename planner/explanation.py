@@ -1,14 +1,143 @@
 """What binds, what was given up, what would help; each sentence cites the field that backs it."""
 
-from planner.plan import Prediction
-from planner.units import format_bytes
+from collections.abc import Iterator
+from dataclasses import fields
+
+from planner.plan import Alternative, Certificate, Explanation, Prediction, StageMemory, TimeBreakdown
+from planner.strategy import TrainingPlan
+from planner.units import format_bytes, format_count, format_seconds
+
+CAUSE_WORDS = {
+    "compute": "computing",
+    "recompute": "recomputing activations",
+    "tensor_parallel": "visible tensor-parallel communication",
+    "context_parallel": "visible context-parallel communication",
+    "expert_parallel": "visible expert-parallel communication",
+    "pipeline": "sending activations between stages",
+    "data_parallel": "visible gradient reductions and parameter gathers",
+    "offload": "visible copies to the host",
+    "bubble": "waiting for other stages",
+    "optimizer": "the optimizer",
+    "overhead": "host overhead",
+}
 
 
 def memory_warnings(prediction: Prediction, *, memory_fraction: float) -> tuple[str, ...]:
     """Return a warning for every stage between the safe line and the capacity."""
     return tuple(
-        f"stage {stage.stage} needs {format_bytes(stage.peak_bytes)} of {format_bytes(stage.capacity_bytes)}: "
-        f"over the safe line of {memory_fraction:.0%}, so it may run out of memory"
+        f"stage {stage.stage} needs {_share_of(stage)}: over the safe line of {memory_fraction:.0%}, "
+        "so it may run out of memory"
         for stage in prediction.memory
         if stage.fits and stage.peak_bytes > memory_fraction * stage.capacity_bytes
     )
+
+
+def provenance_warnings(prediction: Prediction) -> tuple[str, ...]:
+    """Return a warning when much of the prediction rests on datasheets."""
+    share = prediction.provenance.datasheet
+    if share <= 0.25:  # noqa: PLR2004 - a quarter: below it the interval says enough
+        return ()
+    warning = (
+        f"{share:.0%} of the predicted time comes from datasheet figures: no measurement of this "
+        "device covers it, so the interval is wide"
+    )
+    return (warning,)
+
+
+def explain(
+    plan: TrainingPlan,
+    prediction: Prediction,
+    *,
+    certificate: Certificate | None = None,
+    alternatives: tuple[Alternative, ...] = (),
+    memory_fraction: float = 1.0,
+) -> tuple[Explanation, ...]:
+    """Return the sentences about a plan, the most telling first."""
+    return (
+        *_proof(certificate),
+        *_time(prediction),
+        *_memory(prediction, memory_fraction=memory_fraction),
+        *_traded(plan, prediction, alternatives),
+        *_certainty(prediction),
+    )
+
+
+def _proof(certificate: Certificate | None) -> Iterator[Explanation]:
+    if certificate is None:
+        return
+    space = format_count(certificate.plans_in_space)
+    counts = certificate.meshes
+    if certificate.proven_optimal:
+        text = (
+            f"No plan of the {space} in the space is predicted faster: {counts.solved} layouts were solved "
+            f"exactly, {counts.pruned} of {counts.total} ruled out by a lower bound."
+        )
+    else:
+        text = (
+            f"The best plan found is at most {certificate.relative_gap:.1%} from the best of the {space} in "
+            "the space: the search stopped before the bounds met."
+        )
+    yield Explanation(text=text, pointer="/certificate")
+
+
+def _time(prediction: Prediction) -> Iterator[Explanation]:
+    parts = _ranked_parts(prediction.breakdown_seconds)
+    whole = prediction.step_time_seconds
+    lead, *rest = parts
+    costs = [part for part in rest if part[1] >= 0.01 * whole]
+    listed = ", ".join(f"{seconds / whole:.0%} {CAUSE_WORDS[name]}" for name, seconds in costs[:4])
+    text = f"Of {format_seconds(whole)} per step, {lead[1] / whole:.0%} is {CAUSE_WORDS[lead[0]]}"
+    yield Explanation(
+        text=f"{text}; {listed}." if listed else f"{text}.", pointer="/prediction/breakdown_seconds"
+    )
+
+
+def _ranked_parts(breakdown: TimeBreakdown) -> list[tuple[str, float]]:
+    parts = [(entry.name, float(getattr(breakdown, entry.name))) for entry in fields(breakdown)]
+    return sorted(parts, key=lambda part: -part[1])
+
+
+def _memory(prediction: Prediction, *, memory_fraction: float) -> Iterator[Explanation]:
+    fullest = max(prediction.memory, key=lambda stage: stage.peak_bytes / stage.capacity_bytes)
+    line = memory_fraction * fullest.capacity_bytes
+    room = line - fullest.peak_bytes
+    left = f"{format_bytes(room)} below" if room >= 0 else f"{format_bytes(-room)} above"
+    pointer = f"/prediction/memory/{prediction.memory.index(fullest)}"
+    text = f"The fullest device is on stage {fullest.stage}: {_share_of(fullest)}, {left} the safe line"
+    yield Explanation(text=f"{text}.", pointer=pointer)
+
+
+def _traded(
+    plan: TrainingPlan, prediction: Prediction, alternatives: tuple[Alternative, ...]
+) -> Iterator[Explanation]:
+    for number, other in enumerate(alternatives):
+        slower = other.prediction.step_time_seconds / prediction.step_time_seconds - 1
+        mesh = other.plan.mesh
+        text = (
+            f"{other.why}: tensor {mesh.tensor_parallel}, pipeline {mesh.pipeline_parallel}, data "
+            f"{mesh.data_parallel} would take {slower:.1%} longer."
+        )
+        yield Explanation(text=text, pointer=f"/alternatives/{number}")
+    bubble = prediction.breakdown_seconds.bubble
+    if plan.mesh.pipeline_parallel > 1 and bubble > 0:
+        text = (
+            f"{plan.batch.num_micro_batches} micro-batches fill {plan.mesh.pipeline_parallel} stages of "
+            f"{plan.schedule.virtual_stages} chunks: {bubble / prediction.step_time_seconds:.1%} of the step "
+            "is bubble."
+        )
+        yield Explanation(text=text, pointer="/prediction/breakdown_seconds/bubble")
+
+
+def _certainty(prediction: Prediction) -> Iterator[Explanation]:
+    low, high = prediction.step_time_interval_seconds
+    shares = prediction.provenance
+    text = (
+        f"{shares.measured:.0%} of the time comes from exact measurements, {shares.interpolated:.0%} from "
+        f"interpolated ones, {shares.datasheet:.0%} from datasheets and stated rules: with 80 % "
+        f"confidence the step takes {format_seconds(low)} to {format_seconds(high)}."
+    )
+    yield Explanation(text=text, pointer="/prediction/provenance")
+
+
+def _share_of(stage: StageMemory) -> str:
+    return f"{format_bytes(stage.peak_bytes)} of {format_bytes(stage.capacity_bytes)}"

@@ -24,6 +24,8 @@ class Grain(StrEnum):
     LAYER = "layer"
 
 
+FP32_BYTES: Final = 4
+
 NO_RECOMPUTE: Final = Recompute()
 SELECTIVE_RECOMPUTE: Final = Recompute(mode=RecomputeMode.SELECTIVE, modules=("core_attention",))
 FULL_RECOMPUTE: Final = Recompute(mode=RecomputeMode.FULL)
@@ -83,13 +85,13 @@ class Framework:
     def widths(self, precision: Precision, *, moment_values: int) -> StateWidths:
         """Return the bytes per parameter of each state with an optimizer of so many fp32 moments."""
         compute = precision.activation_bytes
-        parameter = compute if self.keeps_master_weights else 4
-        master = 4 if parameter < 4 else 0
+        parameter = compute if self.keeps_master_weights else FP32_BYTES
+        master = FP32_BYTES if self.keeps_master_weights and parameter < FP32_BYTES else 0
         return StateWidths(
             parameter=parameter,
             compute=compute,
-            gradient=self.gradient_bytes.get(precision, 4),
-            optimizer=master + 4 * moment_values,
+            gradient=self.gradient_bytes.get(precision, FP32_BYTES),
+            optimizer=master + FP32_BYTES * moment_values,
         )
 
     def transfer_blocks(self, schedule: ScheduleName) -> bool:

@@ -97,8 +97,8 @@ def _tensor_parallel(setting: Setting, layout: Layout) -> Iterator[Violation]:
         layer = setting.decoder
         yield Violation(
             pointer="/plan/tensor_parallel",
-            rule=f"tensor_parallel ({degree}) must divide the {layer.heads} attention heads and the MLP width "
-            f"{layer.ffn}, and divide or be a multiple of the {layer.kv_heads} key/value heads",
+            rule=f"tensor_parallel ({degree}) must divide the {layer.heads} attention heads and the MLP "
+            f"width {layer.ffn}, and divide or be a multiple of the {layer.kv_heads} key/value heads",
             nearest_legal=nearest_values(degree, legal_tensor_parallel(setting)),
         )
 
@@ -109,8 +109,8 @@ def _sequence(setting: Setting, layout: Layout) -> Iterator[Violation]:
         legal = [c for c in divisors(length) if c == 1 or length % (2 * c) == 0]
         yield Violation(
             pointer="/plan/context_parallel",
-            rule=f"the sequence length ({length}) must be a multiple of 2 x context_parallel ({2 * context}): "
-            "every rank takes two pieces",
+            rule=f"the sequence length ({length}) must be a multiple of 2 x context_parallel "
+            f"({2 * context}): every rank takes two pieces",
             nearest_legal=nearest_values(context, legal),
         )
     elif context >= 1 and not sequence_is_legal(setting, layout):
@@ -207,8 +207,8 @@ def _schedule(setting: Setting, layout: Layout) -> Iterator[Violation]:
     if interleaved != (schedule.virtual_stages > 1):
         yield Violation(
             pointer="/plan/virtual_stages",
-            rule=f"the {schedule.name} schedule runs {'several chunks' if interleaved else 'one chunk'} per stage, "
-            f"not {schedule.virtual_stages}",
+            rule=f"the {schedule.name} schedule runs {'several chunks' if interleaved else 'one chunk'} "
+            f"per stage, not {schedule.virtual_stages}",
             nearest_legal=(2,) if interleaved else (1,),
         )
     if interleaved and mesh.pipeline_parallel < 2:  # noqa: PLR2004 - two stages make a pipeline
@@ -227,7 +227,8 @@ def _interleaving(setting: Setting, layout: Layout) -> Iterator[Violation]:
     if group < stages or group > max(passes, stages):
         yield Violation(
             pointer="/plan/interleave_group_size",
-            rule=f"interleave_group_size ({group}) must lie between the {stages} stages and the {passes} micro-batches",
+            rule=f"interleave_group_size ({group}) must lie between the {stages} stages and the {passes} "
+            "micro-batches",
             nearest_legal=(stages,),
         )
     elif passes < stages or (

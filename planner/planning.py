@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from planner.cluster import Cluster
 from planner.cost.model import CostModel
-from planner.cost.prediction import play, predict, timeline
 from planner.errors import InvalidRequest
 from planner.expansion import FixedPlan, expand_short_plan, full_plan, read_full_plan
 from planner.explanation import memory_warnings
@@ -13,6 +12,7 @@ from planner.frameworks import framework_by_name
 from planner.job import Constraints, Job, SolverLimits
 from planner.legality import Setting, layout_violations
 from planner.plan import Result, Status, TimelineEvent, UsedProfile
+from planner.prediction import play, predict, timeline
 from planner.profile import Profile
 from planner.strategy import ShortPlan, TrainingPlan, Violation
 from planner.units import Seconds

@@ -109,23 +109,39 @@ class LayerClock:
         )
 
     def _forward(self, operators: Sequence[Operator]) -> Tally:
-        parts = [self._forward_part(op) for op in operators if not _runs_in_backward(op)]
+        parts = [part for op in operators for part in self._forward_parts(op, operators)]
         return self._at_launch_rate(total(parts), kernels=len(parts))
 
-    def _forward_part(self, op: Operator) -> Tally:
+    def _forward_parts(self, op: Operator, operators: Sequence[Operator]) -> list[Tally]:
         match op:
             case MatrixProduct():
                 estimate, family = self.kernels.matrix_product(op, phase=Phase.FORWARD), Family.MATRIX_PRODUCT
             case AttentionCore():
-                estimate, family = self.kernels.attention(op, phase=Phase.FORWARD), Family.ATTENTION
+                return self._core_parts(op, Phase.FORWARD, operators)
             case MemoryPass():
                 estimate, family = self.kernels.memory_pass(op, phase=Phase.FORWARD), Family.MEMORY_PASS
             case CollectivePass():
-                return self._collective(op)
-        return booked(estimate, cause=Cause.COMPUTE, family=family)
+                is_alone = op.phase is Phase.FORWARD and op.partner is None
+                return [self._collective(op)] if is_alone else []
+        return [booked(estimate, cause=Cause.COMPUTE, family=family)]
 
     def _collective(self, op: CollectivePass) -> Tally:
-        return booked(self.collectives(op), cause=Cause(op.axis), family=Family.COLLECTIVE)
+        estimate = self.collectives(op).scaled(op.count)
+        return booked(estimate, cause=Cause(op.axis), family=Family.COLLECTIVE)
+
+    def _core_parts(self, op: AttentionCore, phase: Phase, operators: Sequence[Operator]) -> list[Tally]:
+        """Return the attention core and what it does not hide of its ring.
+
+        The attention to the rank's own block, one of c, hides the first exchange, and so on: the
+        last block's attention has nothing left to hide.
+        """
+        estimate = self.kernels.attention(op, phase=phase)
+        core = booked(estimate, cause=Cause.COMPUTE, family=Family.ATTENTION)
+        rings = [
+            exposed(self._collective(ring), behind_seconds=core.seconds * ring.count / (ring.count + 1))
+            for ring in _partners(op, phase, operators)
+        ]
+        return [core, *rings]
 
     def _backward(self, operators: Sequence[Operator]) -> Tally:
         parts = [part for op in operators for part in self._backward_parts(op, operators)]
@@ -140,31 +156,27 @@ class LayerClock:
                     for part in self._gradient_parts(op, phase, operators)
                 ]
             case AttentionCore():
-                estimate, family = self.kernels.attention(op, phase=Phase.BACKWARD), Family.ATTENTION
+                return self._core_parts(op, Phase.BACKWARD, operators)
             case MemoryPass():
-                estimate, family = self.kernels.memory_pass(op, phase=Phase.BACKWARD), Family.MEMORY_PASS
+                estimate = self.kernels.memory_pass(op, phase=Phase.BACKWARD)
+                return [booked(estimate, cause=Cause.COMPUTE, family=Family.MEMORY_PASS)]
             case CollectivePass():
                 is_alone = op.phase is Phase.BACKWARD and op.partner is None
                 return [self._collective(op)] if is_alone else []
-        return [booked(estimate, cause=Cause.COMPUTE, family=family)]
 
     def _gradient_parts(self, op: MatrixProduct, phase: Phase, operators: Sequence[Operator]) -> list[Tally]:
         """Return a gradient product and what stays visible of the collectives beside it."""
         product = booked(
             self.kernels.matrix_product(op, phase=phase), cause=Cause.COMPUTE, family=Family.MATRIX_PRODUCT
         )
-        hidden = [
-            self._collective(other)
-            for other in operators
-            if isinstance(other, CollectivePass) and other.partner == op.name and other.hidden_behind is phase
-        ]
+        beside = [self._collective(other) for other in _partners(op, phase, operators)]
         if self.framework.hides_tensor_parallel_backward:
-            hidden = [exposed(tally, behind_seconds=product.seconds) for tally in hidden]
-        return [product, *hidden]
+            beside = [exposed(tally, behind_seconds=product.seconds) for tally in beside]
+        return [product, *beside]
 
     def _recompute(self, operators: Sequence[Operator], recompute: Recompute) -> Tally:
         again = recomputed_operators(operators, recompute=_modules(recompute))
-        parts = [self._forward_part(op) for op in again]
+        parts = [part for op in again for part in self._forward_parts(op, again)]
         repeated = self._at_launch_rate(total(parts), kernels=len(parts))
         return repeated.recast(Cause.RECOMPUTE, keep=(Cause.TENSOR_PARALLEL, Cause.CONTEXT_PARALLEL))
 
@@ -192,8 +204,15 @@ def _modules(recompute: Recompute) -> frozenset[Module]:
             return WHOLE_LAYER
 
 
-def _runs_in_backward(op: Operator) -> bool:
-    return isinstance(op, CollectivePass) and op.phase is Phase.BACKWARD
+def _partners(
+    op: MatrixProduct | AttentionCore, phase: Phase, operators: Sequence[Operator]
+) -> list[CollectivePass]:
+    """Return the collectives that may run beside one phase of an operator."""
+    return [
+        other
+        for other in operators
+        if isinstance(other, CollectivePass) and other.partner == op.name and other.hidden_behind is phase
+    ]
 
 
 def _gradient_bytes(operators: Sequence[Operator], cut: Cut) -> Bytes:

@@ -9,10 +9,11 @@ from math import ceil
 from typing import Final
 
 from planner.cluster import NodeGroup
-from planner.cost.collective import CollectiveCosts, group_shape
+from planner.cost.collective import CollectiveCosts
 from planner.cost.compute import KernelCosts
 from planner.cost.data_parallel import ReplicaCosts
 from planner.cost.geometry import axis_stride, replica_stride
+from planner.cost.group_shape import GroupShape, group_shape
 from planner.cost.layer import LayerClock, LayerCost
 from planner.cost.memory import (
     FRAGMENTATION_FRACTION,
@@ -24,7 +25,6 @@ from planner.cost.memory import (
 from planner.cost.pipeline import FixedPart, LayerOption, PipelineProblem
 from planner.cost.schedules import PipelineShape
 from planner.cost.tally import NOTHING, Cause, Family, Tally, booked, constant, total
-from planner.frameworks import StateWidths
 from planner.legality import Setting
 from planner.profile import Estimate, Profile
 from planner.strategy import Layout, Mesh, Recompute, ScheduleName
@@ -87,17 +87,18 @@ class CostModel:
     group: NodeGroup
     profiles: Sequence[Profile]
     memory_fraction: float
-    _layers: dict[tuple[Layer, Cut, Recompute, int], LayerCost] = field(default_factory=dict, init=False)
+    _layers: dict[tuple[object, ...], LayerCost] = field(default_factory=dict, init=False)
+    _parts: dict[tuple[object, ...], PartCost] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         """Open the measurements of the group's device and links."""
         job = self.setting.job
         self.kernels = KernelCosts(self.group.device, self.profiles, job.precision)
         self.collectives = CollectiveCosts(self.group, self.profiles)
-        self.widths: StateWidths = self.setting.framework.widths(
+        self.widths = self.setting.framework.widths(
             job.precision, moment_values=job.optimizer.moment_values
         )
-        self._chain = [(run.layer, run.count) for run in self.setting.workload.runs]
+        self._members = _members(self.setting)
 
     @property
     def peak_flops_per_second(self) -> FlopsPerSecond:
@@ -153,15 +154,15 @@ class CostModel:
         cut = self.cut(layout)
         replicas = self._replica_costs(layout)
         layers = tuple(
-            self._part([self._layer(self.setting.decoder, cut, recompute, mesh)], replicas)
-            for recompute in layout.recompute
+            self._part("decoder", recompute, cut, replicas, mesh) for recompute in layout.recompute
         )
-        first, last = self._ends(cut, mesh)
-        biggest = max(layers[0].parameters, *(cost.parameters for cost in (*first, *last)))
+        first = self._part("first", Recompute(), cut, replicas, mesh)
+        last = self._part("last", Recompute(), cut, replicas, mesh)
+        biggest = max(layers[0].parameters, first.parameters, last.parameters)
         return LayoutCosts(
             layers=layers,
-            first=self._part(first, replicas),
-            last=self._part(last, replicas, tied=self._tied_parameters(cut, mesh)),
+            first=first,
+            last=last,
             between_passes=self._between_passes(mesh),
             transfer=self._transfer(layout, cut),
             barrier=self._barrier(mesh),
@@ -187,30 +188,58 @@ class CostModel:
 
     # --- parts ---------------------------------------------------------------------------------
 
-    def _ends(self, cut: Cut, mesh: Mesh) -> tuple[list[LayerCost], list[LayerCost]]:
-        """Return the layers before and after the counted ones (their recomputation is never asked)."""
-        costs = [(layer.kind, self._layer(layer, cut, Recompute(), mesh)) for layer, _ in self._chain]
-        middle = [kind for kind, _ in costs].index("decoder")
-        return [cost for _, cost in costs[:middle]], [cost for _, cost in costs[middle + 1 :]]
+    def _part(
+        self, name: str, recompute: Recompute, cut: Cut, replicas: ReplicaCosts, mesh: Mesh
+    ) -> PartCost:
+        """Return one counted layer ("decoder"), or one end of the chain ("first", "last").
+
+        A tied head on a stage of its own holds a copy of the embedding.
+        """
+        tied = self._tied_parameters(cut, mesh) if name == "last" else 0
+        strides = (axis_stride(mesh, "tensor_parallel"), axis_stride(mesh, "context_parallel"))
+        key = (
+            name,
+            recompute,
+            cut,
+            replicas.sharding,
+            replicas.replicas,
+            replica_stride(mesh),
+            strides,
+            tied,
+        )
+        if key not in self._parts:
+            layers = [self._layer(layer, cut, recompute, mesh) for layer in self._members[name]]
+            self._parts[key] = self._sum_of_layers(layers, replicas, tied=tied)
+        return self._parts[key]
 
     def _layer(self, layer: Layer, cut: Cut, recompute: Recompute, mesh: Mesh) -> LayerCost:
-        stride = axis_stride(mesh, "tensor_parallel")
-        key = (layer, cut, recompute, stride)
+        strides = (axis_stride(mesh, "tensor_parallel"), axis_stride(mesh, "context_parallel"))
+        key = (layer, cut, recompute, strides)
         if key not in self._layers:
             clock = LayerClock(
                 kernels=self.kernels,
-                collectives=lambda op: self._axis_collective(op, cut, stride),
+                collectives=lambda op: self._axis_collective(op, mesh),
                 framework=self.setting.framework,
             )
             self._layers[key] = clock.cost(layer, cut, recompute)
         return self._layers[key]
 
-    def _axis_collective(self, op: CollectivePass, cut: Cut, stride: int) -> Estimate:
-        shape = group_shape(self.group, size=cut.tensor_parallel, stride=stride)
+    def _axis_collective(self, op: CollectivePass, mesh: Mesh) -> Estimate:
+        size, stride = int(getattr(mesh, op.axis)), axis_stride(mesh, op.axis)
+        if op.operation is Collective.SEND_RECEIVE:
+            shape = self._neighbours(size, stride)
+        else:
+            shape = group_shape(self.group, size=size, stride=stride)
         return self.collectives.seconds(op.operation, payload_bytes=op.payload_bytes, shape=shape)
 
-    def _part(self, layers: Sequence[LayerCost], replicas: ReplicaCosts, *, tied: int = 0) -> PartCost:
-        """Return one or several layers as a part; ``tied`` parameters come on top of their own."""
+    def _neighbours(self, size: int, stride: int) -> GroupShape:
+        """Return the shape of two neighbours among ``size`` ranks, over their slowest boundary."""
+        crosses = stride * size > self.group.devices_per_node
+        apart = max(stride, self.group.devices_per_node) if crosses else stride
+        return group_shape(self.group, size=2, stride=apart)
+
+    def _sum_of_layers(self, layers: Sequence[LayerCost], replicas: ReplicaCosts, *, tied: int) -> PartCost:
+        """Return layers that run one after the other; ``tied`` parameters come on top of their own."""
         parameters = sum(layer.parameters for layer in layers) + tied
         forward = total(layer.forward for layer in layers)
         backward = total(layer.whole_backward for layer in layers)
@@ -263,11 +292,8 @@ class CostModel:
         mesh = layout.mesh
         if mesh.pipeline_parallel == 1:
             return NOTHING
-        stride = axis_stride(mesh, "pipeline_parallel")
-        crosses = stride * mesh.pipeline_parallel > self.group.devices_per_node
-        apart = max(stride, self.group.devices_per_node) if crosses else stride
         payload = float(cut.element_bytes * cut.sharded_tokens * self.setting.decoder.hidden)
-        shape = group_shape(self.group, size=2, stride=apart)
+        shape = self._neighbours(mesh.pipeline_parallel, axis_stride(mesh, "pipeline_parallel"))
         estimate = self.collectives.seconds(Collective.SEND_RECEIVE, payload_bytes=payload, shape=shape)
         return booked(estimate, cause=Cause.PIPELINE, family=Family.COLLECTIVE)
 
@@ -289,7 +315,7 @@ class CostModel:
     def _tied_parameters(self, cut: Cut, mesh: Mesh) -> int:
         if mesh.pipeline_parallel == 1:
             return 0
-        return sum(layer.tied_local_parameters(cut) for layer, _ in self._chain)
+        return sum(layer.tied_local_parameters(cut) for layer in self._members["last"])
 
     def _tied_reduction(self, cut: Cut, mesh: Mesh) -> Tally:
         """Return the all-reduce of a tied embedding's gradients between first and last stage."""
@@ -301,6 +327,21 @@ class CostModel:
         shape = group_shape(self.group, size=2, stride=stride)
         estimate = self.collectives.seconds(Collective.ALL_REDUCE, payload_bytes=payload, shape=shape)
         return booked(estimate, cause=Cause.PIPELINE, family=Family.COLLECTIVE)
+
+
+def _members(setting: Setting) -> dict[str, tuple[Layer, ...]]:
+    """Return the counted layer and the layers of both ends of the chain."""
+    layers = [
+        run.layer
+        for run in setting.workload.runs
+        for _ in range(run.count if run.layer.kind != "decoder" else 1)
+    ]
+    middle = [layer.kind for layer in layers].index("decoder")
+    return {
+        "first": tuple(layers[:middle]),
+        "decoder": (layers[middle],),
+        "last": tuple(layers[middle + 1 :]),
+    }
 
 
 def pipeline_shape(layout: Layout) -> PipelineShape:

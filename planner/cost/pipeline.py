@@ -61,12 +61,14 @@ class PipelineProblem:
     any update): optimizer, gather of updated parameters, the passes in their order, reduction of
     gradients. Per counted layer: ``static_bytes`` (parameters, gradients, optimizer states),
     ``optimizer_ns``, ``gather_ns``, ``reduce_ns``. ``every`` rides on each chunk, ``first`` and
-    ``last`` on the first and the last one. ``transfer_ns`` is one activation's way to the next stage; a blocking transfer
-    occupies its sender. ``gather_bucket_ns`` and ``reduce_bucket_ns`` are the parts of a gather
-    before its first use, and of a reduction after the last gradient, that nothing can hide.
-    ``barrier_ns`` is paid once by every stage (gradient norm, step overhead). ``tied_ns`` joins the
-    first and last stage at the end (a tied embedding's gradients). ``base_bytes`` is what every
-    device holds besides; ``limit_bytes`` what it may hold in all.
+    ``last`` on the first and the last one.
+
+    ``transfer_ns`` is one activation's way to the next stage; a blocking transfer occupies its
+    sender. ``gather_bucket_ns`` and ``reduce_bucket_ns`` are the parts of a gather before its first
+    use, and of a reduction after the last gradient, that nothing can hide. ``barrier_ns`` is paid
+    once by every stage (gradient norm, step overhead). ``tied_ns`` joins the first and last stage at
+    the end (a tied embedding's gradients). ``base_bytes`` is what every device holds besides;
+    ``limit_bytes`` what it may hold in all.
     """
 
     shape: PipelineShape

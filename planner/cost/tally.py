@@ -30,7 +30,7 @@ class Family(StrEnum):
 
     MATRIX_PRODUCT = "matrix_product"
     ATTENTION = "attention"
-    MEMORY_PASS = "memory_pass"
+    MEMORY_PASS = "memory_pass"  # noqa: S105 - a pass over memory
     COLLECTIVE = "collective"
     OPTIMIZER = "optimizer"
     OVERHEAD = "overhead"

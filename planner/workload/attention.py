@@ -6,7 +6,17 @@ from typing import Final
 from planner.job import AttentionKind
 from planner.units import Bytes
 from planner.workload.layers import Cut
-from planner.workload.operators import AttentionCore, MatrixProduct, MemoryPass, Module, Operator, SavedTensor
+from planner.workload.operators import (
+    AttentionCore,
+    Collective,
+    CollectivePass,
+    MatrixProduct,
+    MemoryPass,
+    Module,
+    Operator,
+    Phase,
+    SavedTensor,
+)
 from planner.workload.passes import dropout_mask
 
 LOG_SUM_EXP_BYTES: Final = 4
@@ -49,7 +59,7 @@ class LocalAttention:
 def core_operators(attention: LocalAttention) -> tuple[Operator, ...]:
     """Return the operators between the QKV product (or rotary) and the output product."""
     if attention.cut.attention is AttentionKind.FLASH:
-        return (_flash(attention),)
+        return (*_ring(attention), _flash(attention))
     softmax, scores = _softmax(attention), _scores(attention)
     return (scores, softmax, *_dropout(attention), _context(attention))
 
@@ -73,6 +83,36 @@ def _flash(attention: LocalAttention) -> AttentionCore:
             _projected("value", attention.key_bytes),
             SavedTensor(name="attention_log_sum_exp", size_bytes=log_sum_exp, made_by=CORE),
         ),
+    )
+
+
+def _ring(attention: LocalAttention) -> tuple[CollectivePass, ...]:
+    """Return the exchange of key and value blocks around a context-parallel ring.
+
+    Liu et al., "Ring Attention" (2023): each rank passes its block on c - 1 times, behind the
+    attention to the block before; backward passes keys, values and their gradients.
+    """
+    ranks = attention.cut.context_parallel
+    if ranks == 1:
+        return ()
+    block_bytes = 2 * attention.key_bytes
+
+    def exchange(name: str, phase: Phase, payload_bytes: Bytes) -> CollectivePass:
+        return CollectivePass(
+            name=name,
+            module=CORE,
+            operation=Collective.SEND_RECEIVE,
+            payload_bytes=payload_bytes,
+            axis="context_parallel",
+            phase=phase,
+            partner="attention_core",
+            hidden_behind=phase,
+            count=ranks - 1,
+        )
+
+    return (
+        exchange("ring", Phase.FORWARD, block_bytes),
+        exchange("ring_gradient", Phase.BACKWARD, 2 * block_bytes),
     )
 
 

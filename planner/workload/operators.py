@@ -143,8 +143,8 @@ class CollectivePass:
     """A collective over the ranks of one mesh axis, inside a layer.
 
     ``payload_bytes`` is counted as nccl-tests do (all-gather: the gathered total; reduce-scatter:
-    the input of one rank). ``hidden_behind`` names the gradient of the matrix product ``partner``
-    that may run at the same time, where the framework overlaps them.
+    the input of one rank) and moved ``count`` times. ``hidden_behind`` names the phase of the
+    operator ``partner`` that may run at the same time, where the framework overlaps them.
     """
 
     name: str
@@ -155,6 +155,7 @@ class CollectivePass:
     phase: Phase
     partner: str | None = None
     hidden_behind: Phase | None = None
+    count: int = 1
 
 
 Operator = MatrixProduct | AttentionCore | MemoryPass | CollectivePass

@@ -1,0 +1,65 @@
+"""State bytes equal the published arithmetic of ZeRO and of activation recomputation."""
+
+import pytest
+
+from planner.cost.memory import buffer_bytes, state_bytes
+from planner.expansion import zero_sharding
+from planner.frameworks import FRAMEWORKS, StateWidths
+from planner.job import Precision
+from planner.strategy import ZeroStage
+
+ZERO_PAPER = StateWidths(parameter=2, compute=2, gradient=2, optimizer=12)
+"""Adam in mixed precision as the ZeRO paper counts it."""
+
+
+@pytest.mark.parametrize(
+    ("zero_stage", "gigabytes"),
+    [
+        (ZeroStage.NONE, 120),
+        (ZeroStage.OPTIMIZER, 31.4),
+        (ZeroStage.GRADIENTS, 16.6),
+        (ZeroStage.PARAMETERS, 1.9),
+    ],
+)
+def test_states_of_7_5_billion_parameters_over_64_ranks(zero_stage: ZeroStage, gigabytes: float) -> None:
+    """Rajbhandari et al. (2020), figure 1."""
+    sharding = zero_sharding(zero_stage, replicas=64, framework=FRAMEWORKS["megatron-core"])
+    states = state_bytes(7_500_000_000, widths=ZERO_PAPER, sharding=sharding)
+    assert states.total == pytest.approx(gigabytes * 1e9, rel=0.015)
+
+
+def test_a_trillion_parameters_over_1024_ranks_take_16_gigabytes() -> None:
+    sharding = zero_sharding(ZeroStage.PARAMETERS, replicas=1024, framework=FRAMEWORKS["megatron-core"])
+    states = state_bytes(10**12, widths=ZERO_PAPER, sharding=sharding)
+    assert states.total == pytest.approx(15.6e9, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("framework", "precision", "bytes_per_parameter"),
+    [
+        ("megatron-core", Precision.BF16, 2 + 4 + 12),
+        ("megatron-core", Precision.FP16, 2 + 2 + 12),
+        ("megatron-core", Precision.FP32, 4 + 4 + 8),
+        ("pytorch", Precision.BF16, 4 + 4 + 8),
+    ],
+)
+def test_bytes_per_parameter_of_adam(framework: str, precision: Precision, bytes_per_parameter: int) -> None:
+    widths = FRAMEWORKS[framework].widths(precision, moment_values=2)
+    assert widths.parameter + widths.gradient + widths.optimizer == bytes_per_parameter
+
+
+def test_fsdp_that_does_not_reshard_keeps_a_gathered_copy() -> None:
+    framework = FRAMEWORKS["pytorch"]
+    widths = framework.widths(Precision.BF16, moment_values=2)
+    kept = zero_sharding(ZeroStage.GRADIENTS, replicas=8, framework=framework)
+    dropped = zero_sharding(ZeroStage.PARAMETERS, replicas=8, framework=framework)
+    more = state_bytes(8000, widths=widths, sharding=kept).total
+    assert more - state_bytes(8000, widths=widths, sharding=dropped).total == 2 * 8000
+
+
+def test_sharded_parameters_need_room_for_gathered_layers() -> None:
+    framework = FRAMEWORKS["megatron-core"]
+    widths = framework.widths(Precision.BF16, moment_values=2)
+    for zero_stage, expected in [(ZeroStage.OPTIMIZER, 0), (ZeroStage.PARAMETERS, 2 * (2 + 4) * 1000)]:
+        sharding = zero_sharding(zero_stage, replicas=8, framework=framework)
+        assert buffer_bytes(1000, widths=widths, sharding=sharding) == expected

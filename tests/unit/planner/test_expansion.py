@@ -1,0 +1,122 @@
+"""Plans go out in full form and come back as the same layout and layers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.errors import InvalidRequest
+from planner.expansion import even_split, expand_short_plan, full_plan, read_full_plan, zero_sharding
+from planner.frameworks import FRAMEWORKS, FULL_RECOMPUTE
+from planner.strategy import (
+    Chunk,
+    LayerOffload,
+    LayerRange,
+    Offload,
+    Recompute,
+    ShortPlan,
+    Stage,
+    TrainingPlan,
+    ZeroStage,
+)
+from tests.unit.planner.settings import setting
+
+SHORT_PLANS = [
+    ShortPlan(),
+    ShortPlan(tensor_parallel=4, sequence_parallel=True, recompute=FULL_RECOMPUTE),
+    ShortPlan(pipeline_parallel=4, virtual_stages=4, zero_stage=0),
+    ShortPlan(pipeline_parallel=4, data_parallel=2, layers_per_stage=(7, 9, 9, 7)),
+    ShortPlan(pipeline_parallel=2, virtual_stages=2, layers_per_stage=(15, 17)),
+    ShortPlan(zero_stage=3),
+]
+
+
+def expanded(short: ShortPlan) -> TrainingPlan:
+    judged = setting()
+    fixed = expand_short_plan(short, judged)
+    assert fixed.assignment is not None
+    return full_plan(fixed.layout, fixed.assignment, judged)
+
+
+@pytest.mark.parametrize("short", SHORT_PLANS)
+def test_a_full_plan_reads_back_as_what_it_was_written_from(short: ShortPlan) -> None:
+    judged = setting()
+    fixed = expand_short_plan(short, judged)
+    again = read_full_plan(expanded(short), judged)
+    assert (again.layout, again.assignment) == (fixed.layout, fixed.assignment)
+    assert again.violations == ()
+
+
+@pytest.mark.parametrize("short", SHORT_PLANS)
+def test_every_layer_and_every_device_is_placed_once(short: ShortPlan) -> None:
+    plan = expanded(short)
+    layers = [
+        (entry.kind, entry.first + offset)
+        for stage in plan.stages
+        for chunk in stage.chunks
+        for entry in chunk.layers
+        for offset in range(entry.count)
+    ]
+    assert len(layers) == len(set(layers)) == 32 + 3
+    devices = [
+        run.first + i * run.stride
+        for stage in plan.stages
+        for place in stage.placement
+        for run in place.devices
+        for i in range(run.count)
+    ]
+    assert sorted(devices) == list(range(plan.mesh.world_size))
+
+
+def test_layers_that_are_missing_are_a_violation() -> None:
+    plan = expanded(ShortPlan())
+    short_of_one = (
+        LayerRange(kind="embedding", first=0, count=1),
+        LayerRange(kind="decoder", first=0, count=31),
+    )
+    stage = Stage(
+        stage=0, placement=plan.stages[0].placement, chunks=(Chunk(virtual_stage=0, layers=short_of_one),)
+    )
+    cut = TrainingPlan(
+        mesh=plan.mesh, batch=plan.batch, schedule=plan.schedule, sharding=plan.sharding, stages=(stage,)
+    )
+    violations = read_full_plan(cut, setting()).violations
+    assert [violation.pointer for violation in violations] == ["/plan/stages"]
+    assert "decoder 31" in violations[0].rule
+
+
+def test_a_layer_kept_on_the_host_cannot_be_priced_yet() -> None:
+    plan = expanded(ShortPlan())
+    chunk = plan.stages[0].chunks[0]
+    moved = LayerRange(
+        kind="decoder",
+        first=0,
+        count=32,
+        offload=LayerOffload(optimizer=Offload(cpu=0.5)),
+        recompute=Recompute(),
+    )
+    layers = tuple(moved if entry.kind == "decoder" else entry for entry in chunk.layers)
+    stage = Stage(
+        stage=0, placement=plan.stages[0].placement, chunks=(Chunk(virtual_stage=0, layers=layers),)
+    )
+    with_offload = TrainingPlan(
+        mesh=plan.mesh, batch=plan.batch, schedule=plan.schedule, sharding=plan.sharding, stages=(stage,)
+    )
+    with pytest.raises(InvalidRequest) as refused:
+        read_full_plan(with_offload, setting())
+    assert refused.value.pointer.endswith("/offload")
+
+
+@given(st.integers(0, 500), st.integers(1, 64))
+def test_an_even_split_loses_no_layer_and_differs_by_at_most_one(num_layers: int, num_chunks: int) -> None:
+    split = even_split(num_layers, num_chunks)
+    assert sum(split) == num_layers
+    assert max(split) - min(split) <= 1
+
+
+def test_zero_stages_shard_more_and_more() -> None:
+    framework = FRAMEWORKS["megatron-core"]
+    sizes = [
+        (s.parameters, s.gradients, s.optimizer)
+        for s in (zero_sharding(stage, replicas=8, framework=framework) for stage in ZeroStage)
+    ]
+    assert sizes == [(1, 1, 1), (1, 1, 8), (1, 8, 8), (8, 8, 8)]

@@ -1,0 +1,81 @@
+"""An illegal plan is answered with the rule that it breaks and the nearest legal values."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.expansion import expand_short_plan
+from planner.legality import divisors, layout_violations, nearest_values
+from planner.strategy import Recompute, RecomputeMode, Schedule, ScheduleName, ShortPlan
+from tests.unit.planner.settings import setting
+
+FULL = Recompute(mode=RecomputeMode.FULL)
+UNKNOWN_MODULE = Recompute(mode=RecomputeMode.SELECTIVE, modules=("everything",))
+GPIPE = Schedule(name=ScheduleName.GPIPE)
+
+
+@pytest.mark.parametrize(
+    ("plan", "pointer", "nearest"),
+    [
+        (ShortPlan(tensor_parallel=3, data_parallel=2), "/plan/tensor_parallel", 2),
+        (ShortPlan(tensor_parallel=5, data_parallel=1), "/plan/tensor_parallel", 4),
+        (ShortPlan(context_parallel=3, data_parallel=2), "/plan/context_parallel", 2),
+        (ShortPlan(data_parallel=3), "/plan/data_parallel", 4),
+        (ShortPlan(data_parallel=256), "/plan/data_parallel", 8),
+        (ShortPlan(micro_batch_size=3), "/plan/micro_batch_size", 4),
+        (ShortPlan(micro_batch_size=32), "/plan/micro_batch_size", 16),
+        (ShortPlan(micro_batch_size=0), "/plan/micro_batch_size", 1),
+        (ShortPlan(pipeline_parallel=0), "/plan/pipeline_parallel", 1),
+        (ShortPlan(tensor_parallel=8, pipeline_parallel=8), "/plan/data_parallel", None),
+        (ShortPlan(expert_parallel=2), "/plan/expert_parallel", 1),
+        (ShortPlan(virtual_stages=2), "/plan/virtual_stages", 1),
+        (ShortPlan(pipeline_parallel=8, virtual_stages=16), "/plan/virtual_stages", 4),
+        (ShortPlan(pipeline_parallel=4, schedule=GPIPE), "/plan/schedule", "1f1b"),
+        (ShortPlan(recompute=UNKNOWN_MODULE), "/plan/recompute", "core_attention"),
+        (ShortPlan(pipeline_parallel=8, layers_per_stage=(4,) * 7), "/plan/layers_per_stage", [4] * 8),
+    ],
+)
+def test_a_broken_rule_names_its_field_and_the_nearest_legal_value(
+    plan: ShortPlan, pointer: str, nearest: object
+) -> None:
+    judged = setting()
+    fixed = expand_short_plan(plan, judged)
+    violations = {v.pointer: v for v in (*layout_violations(judged, fixed.layout), *fixed.violations)}
+    assert pointer in violations
+    if nearest is not None:
+        assert nearest in violations[pointer].nearest_legal
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        ShortPlan(),
+        ShortPlan(tensor_parallel=8, sequence_parallel=True),
+        ShortPlan(tensor_parallel=2, pipeline_parallel=2, context_parallel=2),
+        ShortPlan(pipeline_parallel=4, virtual_stages=2, recompute=FULL),
+        ShortPlan(data_parallel=4, pipeline_parallel=2, layers_per_stage=(15, 17)),
+        ShortPlan(tensor_parallel=4, data_parallel=1),
+    ],
+)
+def test_legal_plans_break_no_rule(plan: ShortPlan) -> None:
+    judged = setting()
+    fixed = expand_short_plan(plan, judged)
+    assert (*layout_violations(judged, fixed.layout), *fixed.violations) == ()
+    assert fixed.assignment is not None
+
+
+def test_a_framework_refuses_what_it_does_not_have() -> None:
+    judged = setting(framework="pytorch")
+    fixed = expand_short_plan(ShortPlan(zero_stage=1), judged)
+    pointers = [violation.pointer for violation in layout_violations(judged, fixed.layout)]
+    assert pointers == ["/plan/zero_stage"]
+
+
+@given(st.integers(1, 5000))
+def test_divisors_divide(number: int) -> None:
+    found = divisors(number)
+    assert list(found) == sorted({i for i in range(1, number + 1) if number % i == 0})
+
+
+def test_nearest_values_are_near_by_ratio() -> None:
+    assert nearest_values(24, (1, 2, 4, 8, 16, 32, 64)) == (8, 16, 32)
