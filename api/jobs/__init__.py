@@ -1,0 +1,1 @@
+"""Work on requests: what an answer is made of, and where it runs."""

@@ -1,0 +1,127 @@
+"""From a request on the wire to its answer: resolve the names, ask the planner, write the result."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from api.profile_library import LOCAL, ProfileLibrary, StoredProfile
+from api.schemas.cluster import ClusterDocument
+from api.schemas.request import AnyRequestDocument, EvaluationRequestDocument, PlanRequestDocument
+from api.schemas.result import ResultDocument
+from api.schemas.support import refuse_unsupported
+from api.version import VERSION
+from planner.cluster import Cluster
+from planner.cluster_presets import cluster_preset_names
+from planner.errors import InvalidRequest, MissingMeasurements, UnknownName
+from planner.names import nearest_names
+from planner.plan import Result, TimelineEvent, UsedProfile
+from planner.planning import PlanRequest, Progress, evaluate_plan, plan_timeline, plan_training
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """A request with every name in it resolved, and the digests of the profiles that it uses."""
+
+    request: PlanRequest
+    digests: Mapping[str, str]
+
+
+def resolve(document: AnyRequestDocument, *, library: ProfileLibrary) -> Question:
+    """Return what a request means; InvalidRequest for what nothing has or nothing can answer yet."""
+    refuse_unsupported(document.normalised())
+    workload = document.model.to_workload()
+    cluster = resolve_cluster(document.cluster, library=library)
+    stored = _profiles(document, cluster, library=library)
+    request = PlanRequest(
+        workload=workload,
+        cluster=cluster,
+        job=document.job.to_job(workload),
+        constraints=document.constraints.to_constraints(),
+        solver=document.solver.to_limits(),
+        profiles=tuple(entry.profile for entry in stored),
+    )
+    return Question(request=request, digests={entry.profile.name: entry.digest for entry in stored})
+
+
+def resolve_cluster(document: ClusterDocument, *, library: ProfileLibrary) -> Cluster:
+    """Return the cluster that a document means: a system, a machine that was measured, or its own groups."""
+    preset, num_devices = document.preset, document.num_devices
+    if preset is None or num_devices is None or preset in cluster_preset_names():
+        return document.to_cluster()
+    machine = library.machine_cluster(preset, num_devices=num_devices)
+    if machine is not None:
+        return machine
+    names = (*cluster_preset_names(), *library.machines())
+    hint = "; measure this machine with `meshplan profile` first" if preset == LOCAL else ""
+    raise UnknownName(
+        f"no cluster {preset!r}{hint}", pointer="/cluster/preset", nearest_legal=nearest_names(preset, names)
+    )
+
+
+def answer(
+    document: AnyRequestDocument,
+    *,
+    result_id: UUID,
+    library: ProfileLibrary,
+    on_progress: OnProgress | None = None,
+) -> ResultDocument:
+    """Return the result document of a request; InvalidRequest where it cannot be answered as it stands."""
+    question = resolve(document, library=library)
+    try:
+        result = _result(document, question.request, on_progress=on_progress)
+    except MissingMeasurements as error:
+        raise _unknown_rate(error, question.request) from error
+    return ResultDocument.from_result(
+        _with_stored_digests(result, question.digests),
+        result_id=result_id,
+        version=VERSION,
+        request=document.normalised(),
+    )
+
+
+def timeline(
+    document: AnyRequestDocument, result: ResultDocument, *, library: ProfileLibrary
+) -> tuple[TimelineEvent, ...]:
+    """Return every operation of one step of the plan in a result; InvalidRequest where it has none."""
+    if result.plan is None:
+        raise InvalidRequest("the result has no plan to draw", pointer="/plan")
+    return plan_timeline(resolve(document, library=library).request, result.plan.to_plan())
+
+
+def read_request(document: Mapping[str, Any]) -> AnyRequestDocument:
+    """Return a request, either of the two, from a normalised document."""
+    schema = EvaluationRequestDocument if "plan" in document else PlanRequestDocument
+    return schema.model_validate(document)
+
+
+def _result(document: AnyRequestDocument, request: PlanRequest, *, on_progress: OnProgress | None) -> Result:
+    if isinstance(document, EvaluationRequestDocument):
+        return evaluate_plan(request, document.plan.to_plan())
+    return plan_training(request, progress=on_progress)
+
+
+def _profiles(
+    document: AnyRequestDocument, cluster: Cluster, *, library: ProfileLibrary
+) -> tuple[StoredProfile, ...]:
+    if document.profiles is not None:
+        return library.named(document.profiles)
+    return library.for_devices(group.device.name for group in cluster.node_groups)
+
+
+def _with_stored_digests(result: Result, digests: Mapping[str, str]) -> Result:
+    """Name the profiles by the digests under which they can be looked up."""
+    used = (
+        UsedProfile(name=profile.name, digest=digests.get(profile.name, profile.digest))
+        for profile in result.profiles
+    )
+    return replace(result, profiles=tuple(used))
+
+
+def _unknown_rate(error: MissingMeasurements, request: PlanRequest) -> InvalidRequest:
+    """Return the error of a precision in which nobody knows how fast a device is, with the known ones."""
+    devices = [group.device for group in request.cluster.node_groups if group.device.name == error.device]
+    known = [precision for device in devices for precision in device.peak_flops_per_second]
+    return InvalidRequest(error.message, pointer="/job/precision", nearest_legal=known)

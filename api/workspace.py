@@ -1,0 +1,72 @@
+"""The database opened: migrated, seeded, with the stores on it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine
+
+from api.database import MIGRATIONS, create_database_engine, create_session_factory, migrate
+from api.profile_library import ProfileLibrary
+from api.seeding import seed
+from api.stores.devices import DatabaseDeviceStore, DeviceStore
+from api.stores.plans import DatabasePlanStore, PlanStore
+from api.stores.profiles import DatabaseProfileStore, ProfileStore
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workspace:
+    """Everything that is kept, and how to let go of it."""
+
+    engine: Engine
+    plans: PlanStore
+    profiles: ProfileStore
+    devices: DeviceStore
+    library: ProfileLibrary
+
+    def is_migrated(self) -> bool:
+        """Whether the database has the tables of this version; raises SQLAlchemyError where it is away."""
+        with self.engine.connect() as connection:
+            current = MigrationContext.configure(connection).get_current_heads()
+        return set(current) == _newest_revisions()
+
+    def is_of_one_service(self) -> bool:
+        """Whether no other service works on this database: a file has one, a server may have several."""
+        return self.engine.dialect.name == "sqlite"
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+
+def open_workspace(database_url: str) -> Workspace:
+    """Return the stores on a database that is ready for use."""
+    engine = create_database_engine(database_url)
+    sessions = create_session_factory(engine)
+    profiles = DatabaseProfileStore(sessions)
+    return Workspace(
+        engine=engine,
+        plans=DatabasePlanStore(sessions),
+        profiles=profiles,
+        devices=DatabaseDeviceStore(sessions),
+        library=ProfileLibrary(store=profiles),
+    )
+
+
+def prepare_workspace(database_url: str, *, on_work: Callable[[], None] | None = None) -> Workspace:
+    """Return the stores on a migrated, seeded database; ``on_work`` is called where that takes seconds."""
+    workspace = open_workspace(database_url)
+    migrate(workspace.engine)
+    seed(workspace.profiles, workspace.devices, on_work=on_work)
+    return workspace
+
+
+@cache
+def _newest_revisions() -> frozenset[str]:
+    """Return the revisions that a database of this version has."""
+    config = Config()
+    config.set_main_option("script_location", MIGRATIONS)
+    return frozenset(ScriptDirectory.from_config(config).get_heads())
