@@ -1,0 +1,1 @@
+"""What the pages show: result documents turned into words, numbers with units, and shapes to draw."""

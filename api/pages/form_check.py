@@ -1,0 +1,59 @@
+"""Whether the service can answer what a form asks: the request that it means, or the faults by field."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from api.jobs.answering import resolve
+from api.pages.form_fields import Verb
+from api.pages.form_request import Faults, faults_by_field, form_request
+from api.pages.form_values import FormValues
+from api.profile_library import ProfileLibrary
+from api.schemas.faults import faults_in
+from api.schemas.problem import FaultDocument
+from api.schemas.request import AnyRequestDocument, EvaluationRequestDocument, PlanRequestDocument
+from planner.errors import InvalidRequest
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckedForm:
+    """A request that can be answered, or the faults that prevent it."""
+
+    request: AnyRequestDocument | None
+    faults: Faults
+
+
+def checked(values: FormValues, *, verb: Verb, library: ProfileLibrary, most_seconds: float) -> CheckedForm:
+    """Return the request of a form, read and resolved as the service does with any request."""
+    said = form_request(values, verb=verb)
+    request, found = _read(said.document, verb=verb, library=library, most_seconds=most_seconds)
+    # A field that cannot be read is not missing besides.
+    faults = {**faults_by_field(found, verb=verb), **said.unreadable}
+    return CheckedForm(request=None if faults else request, faults=faults)
+
+
+def problem_faults(problem: Mapping[str, Any] | None, *, verb: Verb) -> Faults:
+    """Return the faults of a stored problem, by the field that each falls on."""
+    entries = (problem or {}).get("errors") or ()
+    return faults_by_field((FaultDocument.model_validate(entry) for entry in entries), verb=verb)
+
+
+def _read(
+    document: Mapping[str, Any], *, verb: Verb, library: ProfileLibrary, most_seconds: float
+) -> tuple[AnyRequestDocument | None, list[FaultDocument]]:
+    schema = EvaluationRequestDocument if verb is Verb.EVALUATE else PlanRequestDocument
+    try:
+        request = schema.model_validate(document)
+        resolve(request, library=library)
+    except ValidationError as error:
+        return None, faults_in(error, document=document, schema=schema)
+    except InvalidRequest as error:
+        nearest = tuple(error.nearest_legal)
+        return None, [FaultDocument(pointer=error.pointer, detail=error.message, nearest_legal=nearest)]
+    if request.solver.time_limit_seconds > most_seconds:
+        detail = f"this service searches for {most_seconds:g} s at the most"
+        pointer = "/solver/time_limit_seconds"
+        return None, [FaultDocument(pointer=pointer, detail=detail, nearest_legal=(most_seconds,))]
+    return request, []
