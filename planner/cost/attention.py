@@ -151,7 +151,7 @@ def _table(rows: CoreRows) -> CoreTable:
         dims=rows.dims,
         causal=rows.causal,
         surface=Surface(log_axes=log_axes, log_seconds=log_seconds, growth=(1.0, 2.0)),
-        hits=frozenset((heads, sequence) for heads, sequence in rows.shapes.tolist()),
+        hits=frozenset((heads, sequence) for heads, sequence in rows.shapes[~rows.is_relative].tolist()),
         best_flops_per_second=float(np.exp((log_flops - log_seconds).max())),
         relative_error=NORMAL_MEDIAN * float(np.median(known)) if len(known) else OTHER_SHAPE_ERROR,
     )

@@ -12,6 +12,13 @@ from planner.profile import Profile
 from planner.units import Flops, Seconds
 from planner.workload.operators import Phase
 
+CoreKey = tuple[int, bool]
+"""Query-key plus value dimension of a head, and whether the mask is causal."""
+CoreShape = tuple[int, int]
+"""Batch x heads, and sequence."""
+CoreTime = tuple[bool, bool, Seconds]
+"""Whether a relative was timed, whether in a burst, and the seconds: the least of a shape counts."""
+
 COLUMNS: Final = ("head_dim", "value_dim", "causal", "batch", "heads", "sequence")
 
 
@@ -28,6 +35,8 @@ class CoreRows:
     causal: bool
     shapes: NDArray[np.int64]
     seconds: NDArray[np.float64]
+    is_relative: NDArray[np.bool_]
+    """Where another device with the same chip was timed."""
 
     def by_shape(self) -> dict[tuple[int, int], Seconds]:
         """Return the seconds of each (batch x heads, sequence)."""
@@ -42,38 +51,37 @@ class CoreRows:
 
 def core_rows(
     profiles: Sequence[Profile], *, dtypes: Sequence[str], phase: Phase
-) -> Mapping[tuple[int, bool], CoreRows]:
+) -> Mapping[CoreKey, CoreRows]:
     """Return the rows of one phase, keyed by dimensions of a head and whether the mask is causal.
 
     A shape that was timed at the pace of a running step does not need its bursts.
     """
-    fastest: dict[tuple[int, bool], dict[tuple[int, int], tuple[bool, Seconds]]] = {}
+    fastest: dict[CoreKey, dict[CoreShape, CoreTime]] = {}
     for profile in profiles:
         for table in profile.tables("attention"):
             if table.phase == phase and table.dtype in dtypes:
-                for key, shape, is_burst, seconds in _rows(profile, table):
+                for key, shape, time in _rows(profile, table):
                     of_key = fastest.setdefault(key, {})
-                    of_key[shape] = min((is_burst, seconds), of_key.get(shape, (True, np.inf)))
+                    of_key[shape] = min(time, of_key.get(shape, time))
     return {key: _core_rows(key, rows) for key, rows in sorted(fastest.items())}
 
 
-def _rows(
-    profile: Profile, table: KernelTable
-) -> Iterator[tuple[tuple[int, bool], tuple[int, int], bool, Seconds]]:
-    bursts = frozenset(profile.facts.get("burst_sources", ()))
-    is_burst = [source.source in bursts for source in profile.sources]
+def _rows(profile: Profile, table: KernelTable) -> Iterator[tuple[CoreKey, CoreShape, CoreTime]]:
+    bursts, relatives = (profile.facts.get(fact, ()) for fact in ("burst_sources", "relative_sources"))
+    flags = [(source.source in relatives, source.source in bursts) for source in profile.sources]
     columns = [table.column(name).tolist() for name in COLUMNS]
     for head_dim, value_dim, causal, batch, heads, sequence, source, seconds in zip(
         *columns, table.source_index.tolist(), table.seconds.tolist(), strict=True
     ):
-        yield (head_dim + value_dim, bool(causal)), (batch * heads, sequence), is_burst[source], seconds
+        yield (head_dim + value_dim, bool(causal)), (batch * heads, sequence), (*flags[source], seconds)
 
 
-def _core_rows(key: tuple[int, bool], fastest: Mapping[tuple[int, int], tuple[bool, Seconds]]) -> CoreRows:
+def _core_rows(key: CoreKey, fastest: Mapping[CoreShape, CoreTime]) -> CoreRows:
     dims, causal = key
     return CoreRows(
         dims=dims,
         causal=causal,
         shapes=np.array(list(fastest), dtype=np.int64).reshape(-1, 2),
-        seconds=np.array([seconds for _, seconds in fastest.values()], dtype=np.float64),
+        seconds=np.array([seconds for _, _, seconds in fastest.values()], dtype=np.float64),
+        is_relative=np.array([is_relative for is_relative, _, _ in fastest.values()], dtype=np.bool_),
     )

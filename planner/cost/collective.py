@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-
-from planner.cluster import Level, NodeGroup
-from planner.cost.collective_curves import NodeCurves, node_curves
+from planner.cluster import NodeGroup
+from planner.cost.collective_curves import Curve, Model, curve_through
+from planner.cost.collective_model import START_SECONDS, LinkModel, bytes_per_rank
+from planner.cost.collective_rows import MeasuredCollectives
 from planner.cost.group_shape import GroupShape, group_shape
 from planner.profile import Estimate, Profile, Provenance
 from planner.units import Bytes, Seconds
@@ -14,15 +14,17 @@ from planner.workload.operators import Collective
 
 __all__ = ["CollectiveCosts", "GroupShape", "group_shape"]
 
-LINK_EFFICIENCY: Final = 0.80
-"""Share of a link's rate that an unmeasured collective reaches inside a node (0.72 to 0.9 on NVLink)."""
-NETWORK_EFFICIENCY: Final = 0.92
-"""Share of the network's rate that large all-reduces reach: 356 to 387 of 400 GB/s per node over 12
-nodes of 8 x 400 Gb/s InfiniBand, 365 to 370 of 400 GB/s over 4 to 16 nodes of 3.2 Tb/s."""
-SCALED_ERROR: Final = 0.12
+OVERLAP_POWER: Final = 4.0
+"""Levels work as one pipeline: the whole takes the fourth-power mean of their times, which is the
+slowest one where they differ and somewhat more where they are equal."""
+DERIVED_FROM: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_REDUCE)
+"""Measured operations that stand in for one that was not, at equal bytes per rank."""
+SCALED_ERROR: Final = 0.10
+DERIVED_ERROR: Final = 0.15
 NETWORK_ERROR: Final = 0.15
 UNMEASURED_ERROR: Final = 0.25
 """Relative errors, one standard deviation."""
+NOTHING: Final = Estimate(seconds=0.0, provenance=Provenance.MEASURED, relative_error=0.0)
 
 
 class CollectiveCosts:
@@ -31,16 +33,23 @@ class CollectiveCosts:
     def __init__(self, group: NodeGroup, profiles: Sequence[Profile]) -> None:
         """Take the collective rows of the group's device among the profiles."""
         self._group = group
+        self._links = [
+            LinkModel.of(level, is_network=level.devices > group.devices_per_node) for level in group.levels
+        ]
         own = [profile for profile in profiles if profile.device == group.device.name]
-        self._curves: NodeCurves = node_curves([row for profile in own for row in profile.collectives])
-        self._cache: dict[tuple[Collective, Bytes, GroupShape], Estimate] = {}
+        rows = MeasuredCollectives(profiles=own)
+        self._reference = rows.reference_bandwidth()
+        self._node_curves = self._curves_inside(rows)
+        self._network_curves = self._curves_between(rows)
+        self._answers: dict[tuple[Collective, Bytes, GroupShape], Estimate] = {}
 
     def seconds(self, operation: Collective, *, payload_bytes: Bytes, shape: GroupShape) -> Estimate:
         """Return the time of one collective, its payload counted as nccl-tests count it."""
         key = (operation, payload_bytes, shape)
-        if key not in self._cache:
-            self._cache[key] = self._seconds(operation, payload_bytes, shape)
-        return self._cache[key]
+        known = self._answers.get(key)
+        if known is None:
+            known = self._answers[key] = self._seconds(operation, payload_bytes, shape)
+        return known
 
     def send_receive(self, *, payload_bytes: Bytes, stride: int) -> Estimate:
         """Return the time of a message to the device ``stride`` further on."""
@@ -55,72 +64,111 @@ class CollectiveCosts:
 
     def _seconds(self, operation: Collective, payload_bytes: Bytes, shape: GroupShape) -> Estimate:
         if shape.size == 1 or payload_bytes <= 0:
-            return Estimate(seconds=0.0, provenance=Provenance.MEASURED, relative_error=0.0)
-        parts = [self._innermost(operation, payload_bytes, shape)]
-        for number, level in enumerate(self._group.levels[1:], start=1):
-            if shape.ranks_per_level[number] > shape.ranks_per_level[number - 1]:
-                parts.append(_across(operation, payload_bytes, shape, level=level, number=number))
-        # The rings of all levels run as one pipeline: the slowest level sets the pace.
+            return NOTHING
+        nodes = -(-shape.size // shape.ranks_per_node)
+        measured = self._network_curves.get((operation, shape.ranks_per_node))
+        if measured is not None and nodes > 1:
+            return measured.estimate(payload_bytes, nodes)
+        return self._by_levels(operation, payload_bytes, shape.ranks_per_level)
+
+    def _by_levels(
+        self, operation: Collective, payload_bytes: Bytes, ranks_per_level: Sequence[int]
+    ) -> Estimate:
+        """Return the levels' times put together: they work as one pipeline, their hops add up."""
+        parts = [self._innermost(operation, payload_bytes, ranks_per_level[0])]
+        latency = 0.0
+        for link, below, ranks in zip(self._links[1:], ranks_per_level, ranks_per_level[1:], strict=False):
+            if ranks > below:
+                parts.append(_across(link, operation, payload_bytes, below=below, ranks=ranks))
+                latency += link.latency_seconds(operation, domains=-(-ranks // below))
         slowest = max(parts, key=lambda part: part.seconds)
-        latency = sum(self._latency(number, shape) for number in range(1, len(self._group.levels)))
+        # In parts of the slowest, since a fourth power of seconds would underflow.
+        shares = sum((part.seconds / slowest.seconds) ** OVERLAP_POWER for part in parts)
         return Estimate(
-            seconds=slowest.seconds + latency,
-            provenance=slowest.provenance,
+            seconds=slowest.seconds * shares ** (1.0 / OVERLAP_POWER) + latency,
+            provenance=max((part.provenance for part in parts), key=list(Provenance).index),
             relative_error=slowest.relative_error,
         )
 
-    def _innermost(self, operation: Collective, payload_bytes: Bytes, shape: GroupShape) -> Estimate:
-        ranks = shape.ranks_per_level[0]
-        level = self._group.levels[0]
+    def _innermost(self, operation: Collective, payload_bytes: Bytes, ranks: int) -> Estimate:
         if ranks == 1:
-            return Estimate(seconds=0.0, provenance=Provenance.MEASURED, relative_error=0.0)
-        curve = self._curves.get(operation)
-        if curve is not None:
-            return curve.estimate(payload_bytes, ranks)
-        volume = bytes_per_rank(operation, payload_bytes, ranks)
-        rate = LINK_EFFICIENCY * level.bandwidth_bytes_per_second / level.oversubscription
-        seconds = steps(operation, ranks) * level.latency_seconds + volume / rate
+            return NOTHING
+        if operation in self._node_curves:
+            return self._at_link_rate(self._node_curves[operation].estimate(payload_bytes, ranks))
+        for other in DERIVED_FROM:
+            if other in self._node_curves:
+                return self._at_link_rate(self._derived(other, operation, payload_bytes, ranks))
+        seconds = self._links[0].seconds(operation, payload_bytes, ranks=ranks)
         return Estimate(seconds=seconds, provenance=Provenance.DATASHEET, relative_error=UNMEASURED_ERROR)
 
-    def _latency(self, number: int, shape: GroupShape) -> Seconds:
-        """Latency of a tree over the domains that a level joins: twice its depth."""
-        domains = shape.ranks_per_level[number] / shape.ranks_per_level[number - 1]
-        level = self._group.levels[number]
-        return 2.0 * float(np.ceil(np.log2(domains))) * level.latency_seconds
+    def _derived(
+        self, measured: Collective, operation: Collective, payload_bytes: Bytes, ranks: int
+    ) -> Estimate:
+        """Return the time of the measured operation at equal bytes per rank."""
+        volume = bytes_per_rank(operation, payload_bytes, ranks)
+        equal_payload = volume / bytes_per_rank(measured, 1.0, ranks)
+        estimate = self._node_curves[measured].estimate(equal_payload, ranks)
+        return Estimate(
+            seconds=estimate.seconds,
+            provenance=Provenance.INTERPOLATED,
+            relative_error=max(DERIVED_ERROR, estimate.relative_error),
+        )
+
+    def _at_link_rate(self, estimate: Estimate) -> Estimate:
+        """Return a measured time for the group's own link: what follows the start goes with the rate."""
+        level = self._group.levels[0]
+        rate = level.bandwidth_bytes_per_second / level.oversubscription
+        if self._reference is None or rate == self._reference:
+            return estimate
+        start = min(START_SECONDS, estimate.seconds)
+        return Estimate(
+            seconds=start + (estimate.seconds - start) * self._reference / rate,
+            provenance=Provenance.INTERPOLATED,
+            relative_error=max(SCALED_ERROR, estimate.relative_error),
+        )
+
+    def _curves_inside(self, rows: MeasuredCollectives) -> dict[Collective, Curve]:
+        if not self._links:
+            return {}
+        timings = {operation: rows.inside_node(operation) for operation in Collective}
+        return {
+            operation: curve_through(of_operation, self._link_model(operation))
+            for operation, of_operation in timings.items()
+            if of_operation
+        }
+
+    def _curves_between(self, rows: MeasuredCollectives) -> dict[tuple[Collective, int], Curve]:
+        """Return curves over nodes, for each operation and number of ranks per node that was measured."""
+        if len(self._links) != 2:  # noqa: PLR2004 - a node and a network, as the rows have it
+            return {}
+        network = self._group.levels[1]
+        return {
+            (operation, ranks): curve_through(timings, self._levels_model(operation, ranks))
+            for operation in Collective
+            for ranks, timings in rows.between_nodes(operation, network).items()
+        }
+
+    def _link_model(self, operation: Collective) -> Model:
+        link = self._links[0]
+        return lambda payload_bytes, ranks: link.seconds(operation, payload_bytes, ranks=ranks)
+
+    def _levels_model(self, operation: Collective, ranks_per_node: int) -> Model:
+        def seconds(payload_bytes: Bytes, nodes: int) -> Seconds:
+            levels = (ranks_per_node, ranks_per_node * nodes)
+            return self._by_levels(operation, payload_bytes, levels).seconds
+
+        return seconds
 
 
 def _across(
-    operation: Collective, payload_bytes: Bytes, shape: GroupShape, *, level: Level, number: int
+    link: LinkModel, operation: Collective, payload_bytes: Bytes, *, below: int, ranks: int
 ) -> Estimate:
-    """Return the time that one level needs for its share: every rank below carries an equal part."""
-    below = shape.ranks_per_level[number - 1]
-    ranks = shape.ranks_per_level[number]
-    volume = bytes_per_rank(operation, payload_bytes, ranks)
+    """Return the time of the bytes that cross one level: all ranks of a domain below carry them."""
     if operation is Collective.ALL_TO_ALL:
-        # Only what leaves the domain crosses the level, and each rank sends its own.
-        volume, below = payload_bytes * (ranks - below) / ranks, 1
-    if operation is Collective.SEND_RECEIVE:
-        below = 1
-    if level.in_network_reduction and operation is Collective.ALL_REDUCE:
-        volume = payload_bytes
-    rate = NETWORK_EFFICIENCY * level.bandwidth_bytes_per_second / level.oversubscription
-    return Estimate(
-        seconds=volume / (below * rate), provenance=Provenance.DATASHEET, relative_error=NETWORK_ERROR
-    )
-
-
-def bytes_per_rank(operation: Collective, payload_bytes: Bytes, ranks: int) -> Bytes:
-    """Return the bytes that each rank sends in a ring; a bus bandwidth is these over the time."""
-    share = (ranks - 1) / ranks
-    if operation is Collective.ALL_REDUCE:
-        return 2.0 * share * payload_bytes
-    if operation in {Collective.SEND_RECEIVE, Collective.BROADCAST}:
-        return payload_bytes
-    return share * payload_bytes
-
-
-def steps(operation: Collective, ranks: int) -> int:
-    """Return how many hops follow each other in a ring."""
-    if operation is Collective.ALL_REDUCE:
-        return 2 * (ranks - 1)
-    return 1 if operation is Collective.SEND_RECEIVE else ranks - 1
+        # Each rank sends its own, and only what leaves the domain crosses the level.
+        seconds = payload_bytes * (ranks - below) / ranks / link.bytes_per_second
+    elif operation in {Collective.SEND_RECEIVE, Collective.BROADCAST}:
+        seconds = payload_bytes / link.bytes_per_second
+    else:
+        seconds = link.transfer_seconds(operation, payload_bytes, ranks=ranks) / below
+    return Estimate(seconds=seconds, provenance=Provenance.DATASHEET, relative_error=NETWORK_ERROR)

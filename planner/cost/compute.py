@@ -57,7 +57,7 @@ class KernelCosts:
         )
         self._products = _product_times(device, own, roofline, precision=precision)
         self._products_provenance = (
-            Provenance.INTERPOLATED if self._products[Phase.FORWARD].hits else Provenance.DATASHEET
+            Provenance.INTERPOLATED if self._products[Phase.FORWARD].is_measured else Provenance.DATASHEET
         )
         rate = self._products[Phase.FORWARD].best_flops_per_second
         self._batched: BatchedTimes = batched_times(

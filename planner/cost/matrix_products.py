@@ -46,6 +46,8 @@ class ProductTimes:
     """A rate that no shape exceeds."""
     interpolation_error: float
     pace_error: float
+    is_measured: bool = True
+    """False where the datasheet alone speaks."""
 
     def seconds(self, m: int, n: int, k: int) -> Seconds:
         """Return the time of C[m, n] = A[m, k] B[k, n]; never less for a larger shape."""
@@ -74,6 +76,7 @@ class ProductTimes:
             best_flops_per_second=max(self.best_flops_per_second / ratio, _best_rate_of(points, envelope)),
             interpolation_error=self.interpolation_error,
             pace_error=self.pace_error,
+            is_measured=self.is_measured,
         )
 
 
@@ -105,6 +108,7 @@ def datasheet_times(roofline: Roofline, *, relative_error: float) -> ProductTime
         best_flops_per_second=roofline.flops_per_second,
         interpolation_error=relative_error,
         pace_error=0.0,
+        is_measured=False,
     )
 
 
@@ -170,6 +174,8 @@ def _together(stacks: Sequence[Stack]) -> Stack:
 
 
 def _hits(stack: Stack) -> frozenset[Shape]:
+    if stack.is_relative:
+        return frozenset()
     return frozenset((m, n, k) for m, n, k in stack.shapes.tolist())
 
 

@@ -78,9 +78,10 @@ class MemoryTimes:
     def of(cls, device: Device, profiles: Sequence[Profile]) -> "MemoryTimes":
         """Return the curves of passes timed as in a running step, and the bandwidth for all others.
 
-        Passes of inference engines stand for themselves alone: training runs other kernels.
+        Passes of inference engines and of eager frameworks stand for themselves alone: training runs
+        other kernels.
         """
-        tables = [table for profile in profiles for table in _sustained_tables(profile)]
+        tables = [table for profile in profiles for table in _training_tables(profile)]
         curves = {key: _curve(rows) for key, rows in _moved(tables).items() if len(rows) >= LEAST_ROWS}
         implied = _implied_bandwidth(curves, profiles)
         return cls(
@@ -109,11 +110,11 @@ class MemoryTimes:
         return max([shares, *map(_best_rate, self.curves.values())])
 
 
-def _sustained_tables(profile: Profile) -> list[KernelTable]:
-    bursts = frozenset(profile.facts.get("burst_sources", ()))
-    is_burst = np.array([source.source in bursts for source in profile.sources], dtype=bool)
+def _training_tables(profile: Profile) -> list[KernelTable]:
+    others = {*profile.facts.get("burst_sources", ()), *profile.facts.get("eager_sources", ())}
+    is_other = np.array([source.source in others for source in profile.sources], dtype=bool)
     known = [table for table in profile.kernels if (table.operator, table.phase) in ELEMENTS_MOVED]
-    kept = [table.rows(np.flatnonzero(~is_burst[table.source_index])) for table in known]
+    kept = [table.rows(np.flatnonzero(~is_other[table.source_index])) for table in known]
     return [table for table in kept if len(table) and table.dtype in ELEMENT_BYTES]
 
 

@@ -24,12 +24,14 @@ LEAST_LADDER: Final = 3
 class Stack:
     """Distinct products that one software stack was timed on: shapes [rows, 3] as m, n, k.
 
-    ``is_burst`` tells short bursts on a cool device from kernels at the pace of a running step.
+    ``is_burst`` tells short bursts on a cool device from kernels at the pace of a running step;
+    ``is_relative`` that another device with the same chip was timed.
     """
 
     shapes: Shapes
     seconds: Floats
     is_burst: bool
+    is_relative: bool = False
 
     @property
     def flops(self) -> Floats:
@@ -42,39 +44,41 @@ def stacks_of(profiles: Sequence[Profile], *, dtypes: Sequence[str], phase: Phas
 
     Bursts of different files are different stacks; rows at a step's pace are one.
     """
-    parts: dict[tuple[bool, str], list[tuple[Shapes, Floats]]] = {}
+    parts: dict[StackKey, list[KernelTable]] = {}
     for profile in profiles:
         for table in profile.tables("matrix_product"):
             if table.dtype in dtypes and table.phase == phase:
-                for is_burst, name, rows in _by_stack(profile, table):
-                    parts.setdefault((is_burst, name), []).append((_shapes(rows), rows.seconds))
-    return tuple(
-        _stack([shapes for shapes, _ in rows], [seconds for _, seconds in rows], is_burst=is_burst)
-        for (is_burst, _), rows in sorted(parts.items(), key=lambda item: item[0])
-    )
+                for key, rows in _by_stack(profile, table):
+                    parts.setdefault(key, []).append(rows)
+    return tuple(_stack(key, rows) for key, rows in sorted(parts.items(), key=lambda item: item[0]))
 
 
-def _by_stack(profile: Profile, table: KernelTable) -> Iterator[tuple[bool, str, KernelTable]]:
-    bursts = frozenset(profile.facts.get("burst_sources", ()))
+StackKey = tuple[bool, bool, str]
+"""Whether bursts were timed, whether on a relative, and a name."""
+
+
+def _by_stack(profile: Profile, table: KernelTable) -> Iterator[tuple[StackKey, KernelTable]]:
     for number in np.unique(table.source_index).tolist():
         source = profile.sources[number]
-        is_burst = source.source in bursts
+        is_burst = source.source in profile.facts.get("burst_sources", ())
+        is_relative = source.source in profile.facts.get("relative_sources", ())
         name = f"{source.source}\n{source.source_ref}" if is_burst else ""
-        yield is_burst, name, table.rows(np.flatnonzero(table.source_index == number))
+        yield (is_burst, is_relative, name), table.rows(np.flatnonzero(table.source_index == number))
 
 
 def _shapes(table: KernelTable) -> Shapes:
     return np.stack([table.column(dim) for dim in "mnk"], axis=1)
 
 
-def _stack(shapes: Sequence[Shapes], seconds: Sequence[Floats], *, is_burst: bool) -> Stack:
+def _stack(key: StackKey, tables: Sequence[KernelTable]) -> Stack:
     """Return the rows together, each shape once with the median of its times."""
-    unique, inverse = np.unique(np.concatenate(shapes), axis=0, return_inverse=True)
-    times = np.concatenate(seconds)
+    unique, inverse = np.unique(np.concatenate([_shapes(t) for t in tables]), axis=0, return_inverse=True)
+    times = np.concatenate([table.seconds for table in tables])
     order = np.lexsort((times, inverse.reshape(-1)))
     starts = np.searchsorted(inverse.reshape(-1)[order], np.arange(len(unique) + 1))
     middle = (starts[:-1] + starts[1:] - 1) // 2
-    return Stack(shapes=unique, seconds=times[order][middle], is_burst=is_burst)
+    is_burst, is_relative, _ = key
+    return Stack(shapes=unique, seconds=times[order][middle], is_burst=is_burst, is_relative=is_relative)
 
 
 def grid_of(stack: Stack) -> tuple[tuple[Floats, ...], NDArray[np.bool_]] | None:

@@ -2,7 +2,8 @@
 
 ``python -m planner.profiles.build FOLDER``, where FOLDER holds kernels.csv.gz, collectives.csv.gz and
 memory_links.csv with times in microseconds and rates in 10^9 B/s. Rows keep their source; what the
-planner does not price yet (state-space kernels, whole layers) is left out.
+planner does not price yet (state-space kernels, whole layers) is left out, and so are rows that show
+how a host launches rather than how a device computes.
 """
 
 import csv
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from planner.devices import device_facts
 from planner.measurements import REQUIRED_DIMS
 from planner.profile import FORMAT
 from planner.profile_columns import columns_from_rows
@@ -26,8 +28,9 @@ SYSTEMS: Final = {
     "b200": "B200-SXM-180GB",
 }
 """Name of the profile and the device that its rows were measured on."""
-RELATIVES: Final = {"A100-SXM4-40GB": ("A100-PCIE-80GB",), "A100-SXM4-80GB": ("A100-PCIE-80GB",)}
-"""Devices with the same chip under another power limit: rows kept under a dtype-true relative name."""
+SAME_CHIP: Final = {"A100-SXM4-40GB": "A100-SXM4-80GB"}
+"""Devices with the chip, power limit and links of another: its products, attention and collectives count."""
+RELATIVE_OPERATORS: Final = frozenset({"matrix_product", "attention"})
 OPERATORS: Final = {
     "gemm": "matrix_product",
     "bmm": "batched_matrix_product",
@@ -35,7 +38,6 @@ OPERATORS: Final = {
     "attention": "attention",
     "act_mul": "gated_activation",
     "add": "add",
-    "bias_dropout_add": "bias_dropout_add",
     "dropout": "dropout",
     "embedding": "embedding",
     "gelu": "gelu",
@@ -43,7 +45,6 @@ OPERATORS: Final = {
     "rmsnorm": "rms_norm",
     "rope": "rotary",
     "softmax": "softmax",
-    "optimizer_adam_gpu": "adam",
 }
 PHASES: Final = {
     "fwd": "forward",
@@ -83,7 +84,10 @@ LICENCES: Final = {
 }
 BURST_SOURCES: Final = ("aiconfigurator", "vidur", "stas00", "mag-")
 """Sources that time short bursts on a cool device, rather than kernels inside a running training step."""
-PICOSECONDS: Final = 1e-6
+EAGER_SOURCES: Final = ("NeuSight", "sailor")
+"""Sources whose memory-bound passes run as an eager framework runs them, several kernels for one pass."""
+LAUNCH_BOUND: Final = ("sailor", 200.0)
+"""A source whose times hold the host's launch, and the microseconds above which that no longer shows."""
 
 
 def main(folder: Path) -> None:
@@ -102,12 +106,13 @@ def main(folder: Path) -> None:
 
 def profile_document(folder: Path, *, name: str, device: str) -> dict[str, Any]:
     """Return the profile document of one device."""
-    with gzip.open(folder / "kernels.csv.gz", "rt") as file:
-        kernels = list(_kernels(row for row in csv.DictReader(file) if row["device"] == device))
-    with gzip.open(folder / "collectives.csv.gz", "rt") as file:
-        collectives = list(_collectives(row for row in csv.DictReader(file) if row["device"] == device))
-    with (folder / "memory_links.csv").open() as file:
-        transfers = list(_transfers(row for row in csv.DictReader(file) if row["device_or_host"] == device))
+    relative = SAME_CHIP.get(device)
+    kernels = list(_kernels(_rows(folder / "kernels.csv.gz", device=device)))
+    collectives = list(_collectives(_rows(folder / "collectives.csv.gz", device=device)))
+    transfers = list(_transfers(_rows(folder / "memory_links.csv", device=device)))
+    relatives = [] if relative is None else _relatives(folder, device=relative)
+    kernels += [row for row in relatives if "operator" in row]
+    collectives += [row for row in relatives if "operation" in row]
     used = sorted({row["source"] for row in (*kernels, *collectives, *transfers)})
     return {
         "format": FORMAT,
@@ -117,11 +122,30 @@ def profile_document(folder: Path, *, name: str, device: str) -> dict[str, Any]:
         "facts": {
             "licences": {source: _licence(source) for source in used},
             "burst_sources": [source for source in used if source.startswith(BURST_SOURCES)],
+            "eager_sources": [source for source in used if source.startswith(EAGER_SOURCES)],
+            "relative_sources": sorted({row["source"] for row in relatives}),
+            "link_bandwidth_bytes_per_second": device_facts(device)["link"]["bandwidth_bytes_per_second"],
         },
         "kernels": kernels,
         "collectives": collectives,
         "transfers": transfers,
     }
+
+
+def _rows(file: Path, *, device: str) -> Iterator[Mapping[str, str]]:
+    with gzip.open(file, "rt") if file.suffix == ".gz" else file.open() as lines:
+        for row in csv.DictReader(lines):
+            if row.get("device", row.get("device_or_host")) == device:
+                yield row
+
+
+def _relatives(folder: Path, *, device: str) -> list[dict[str, Any]]:
+    """Return the rows of a device with the same chip, marked as such in their source."""
+    kernels = _kernels(_rows(folder / "kernels.csv.gz", device=device))
+    collectives = _collectives(_rows(folder / "collectives.csv.gz", device=device))
+    wanted = [row for row in kernels if row["operator"] in RELATIVE_OPERATORS]
+    inside = [row for row in collectives if row["inter_link"] is None]
+    return [row | {"source": f"{row['source']}, on {device}"} for row in (*wanted, *inside)]
 
 
 def _licence(source: str) -> str:
@@ -131,7 +155,7 @@ def _licence(source: str) -> str:
 def _kernels(rows: Iterable[Mapping[str, str]]) -> Iterator[dict[str, Any]]:
     for row in rows:
         operator = OPERATORS.get(row["op"])
-        if operator is not None:
+        if operator is not None and not _is_launch(row):
             yield {
                 "operator": operator,
                 "dtype": row["dtype"],
@@ -142,6 +166,11 @@ def _kernels(rows: Iterable[Mapping[str, str]]) -> Iterator[dict[str, Any]]:
                 "source": row["source"],
                 "source_ref": row["source_ref"],
             }
+
+
+def _is_launch(row: Mapping[str, str]) -> bool:
+    source, microseconds = LAUNCH_BOUND
+    return row["source"].startswith(source) and float(row["latency_us"]) < microseconds
 
 
 def _shape(operator: str, shape: Mapping[str, Any]) -> dict[str, int]:

@@ -1,0 +1,82 @@
+"""What a collective takes by its volume and its hops, where nothing was measured: a ring or a tree."""
+
+from dataclasses import dataclass
+from math import ceil, log2
+from typing import Final
+
+from planner.cluster import Level
+from planner.units import Bytes, BytesPerSecond, Seconds
+from planner.workload.operators import Collective
+
+START_SECONDS: Final[Seconds] = 6e-6
+"""The smallest collectives between two devices of a node take 5 to 10 us."""
+NODE_HOP_SECONDS: Final[Seconds] = 1.5e-6
+NETWORK_HOP_SECONDS: Final[Seconds] = 9e-6
+"""What the library adds to a link's latency on each hop: NCCL's own tables give 3.4 us a hop inside an
+H100 node and 14 us between nodes, where the links themselves take 2 and 5 us."""
+NODE_EFFICIENCY: Final = 0.80
+"""Share of its bandwidth that a link inside a node carries in large collectives: 0.72 to 0.78 on A100,
+0.75 for rings on H100 and H200, 0.65 to 0.85 on B200."""
+NETWORK_EFFICIENCY: Final = 0.92
+"""Share of the network's rate that large all-reduces reach: 356 to 387 of 400 GB/s per node over 12
+nodes of 8 x 400 Gb/s InfiniBand, 365 to 370 of 400 GB/s over 4 to 16 nodes at 3.2 Tb/s."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LinkModel:
+    """The links of one level as a collective meets them."""
+
+    bytes_per_second: BytesPerSecond
+    hop_seconds: Seconds
+    in_network_reduction: bool
+
+    @classmethod
+    def of(cls, level: Level, *, is_network: bool) -> "LinkModel":
+        """Return the links of a level, between the devices of a node or between nodes."""
+        efficiency = NETWORK_EFFICIENCY if is_network else NODE_EFFICIENCY
+        hop = NETWORK_HOP_SECONDS if is_network else NODE_HOP_SECONDS
+        return cls(
+            bytes_per_second=efficiency * level.bandwidth_bytes_per_second / level.oversubscription,
+            hop_seconds=level.latency_seconds + hop,
+            in_network_reduction=level.in_network_reduction,
+        )
+
+    def seconds(self, operation: Collective, payload_bytes: Bytes, *, ranks: int) -> Seconds:
+        """Return the whole time between ``ranks`` devices that this level alone joins."""
+        hops_seconds = START_SECONDS + self.latency_seconds(operation, domains=ranks)
+        return hops_seconds + self.transfer_seconds(operation, payload_bytes, ranks=ranks)
+
+    def transfer_seconds(self, operation: Collective, payload_bytes: Bytes, *, ranks: int) -> Seconds:
+        """Return the time of the bytes that each of ``ranks`` sends over its link."""
+        volume = bytes_per_rank(operation, payload_bytes, ranks)
+        if self.in_network_reduction and operation is Collective.ALL_REDUCE:
+            # The switch adds: each rank sends its data once and receives the sum.
+            volume = min(volume, payload_bytes * (ranks + 1) / ranks)
+        return volume / self.bytes_per_second
+
+    def latency_seconds(self, operation: Collective, *, domains: int) -> Seconds:
+        """Return the hops between ``domains`` that follow each other."""
+        return hops(operation, domains) * self.hop_seconds
+
+
+def bytes_per_rank(operation: Collective, payload_bytes: Bytes, ranks: int) -> Bytes:
+    """Return the bytes that each rank sends in a ring; a bus bandwidth is these over the time."""
+    share = (ranks - 1) / ranks
+    if operation is Collective.ALL_REDUCE:
+        return 2.0 * share * payload_bytes
+    if operation in {Collective.SEND_RECEIVE, Collective.BROADCAST}:
+        return float(payload_bytes)
+    return share * payload_bytes
+
+
+def hops(operation: Collective, domains: int) -> int:
+    """Return how many hops follow each other: a tree up and down, a tree, one, or a ring."""
+    if domains <= 1:
+        return 0
+    if operation is Collective.ALL_REDUCE:
+        return 2 * ceil(log2(domains))
+    if operation is Collective.BROADCAST:
+        return ceil(log2(domains))
+    if operation in {Collective.SEND_RECEIVE, Collective.ALL_TO_ALL}:
+        return 1
+    return domains - 1
