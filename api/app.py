@@ -14,9 +14,10 @@ from api.jobs.desk import FrontDesk
 from api.jobs.progress import ProgressFiles
 from api.jobs.runner import PoolRunner, Runner, WorkerSettings
 from api.openapi import describe
+from api.pages.problem_pages import ProblemPagesMiddleware
 from api.problems import UnexpectedErrorMiddleware, add_problem_handlers
 from api.request_ids import RequestIdMiddleware
-from api.routes import clusters, devices, evaluations, frameworks, health, models, plans, profiles
+from api.routes import clusters, devices, evaluations, frameworks, health, models, pages, plans, profiles
 from api.settings import Settings
 from api.version import VERSION
 from api.workspace import Workspace, prepare_workspace
@@ -59,6 +60,7 @@ def create_app(settings: Settings, *, make_runner: MakeRunner = start_pool) -> F
     app = FastAPI(title="meshplan", version=VERSION, lifespan=lifespan, redoc_url=None, docs_url=None)
     for router in ROUTERS:
         app.include_router(router)
+    pages.add_pages(app)
     _add_guards(app, settings)
     describe(app)
     return app
@@ -88,4 +90,5 @@ def _add_guards(app: FastAPI, settings: Settings) -> None:
     add_problem_handlers(app)
     app.add_middleware(BodyLimitMiddleware, limit_of=limit_of)
     app.add_middleware(UnexpectedErrorMiddleware)
+    app.add_middleware(ProblemPagesMiddleware)
     app.add_middleware(RequestIdMiddleware)

@@ -13,6 +13,9 @@ from starlette.staticfiles import StaticFiles
 from api.catalogue import list_clusters, list_models, list_profiles
 from api.dependencies import CurrentService, Service
 from api.jobs.answering import read_request, timeline
+from api.pages.api_overview import operations
+from api.pages.commands import curl_command
+from api.pages.examples import EXAMPLES
 from api.pages.lists import clusters_page, devices_page, models_page, plans_page, profiles_page
 from api.pages.plan_page import plan_page
 from api.pages.progress import waiting_page
@@ -85,6 +88,20 @@ def show_profiles(service: CurrentService) -> Response:
     """Show the measurements that predictions are made from."""
     page = profiles_page(list_profiles(service.workspace.profiles))
     return page_response("list.html", here="/profiles", page=page)
+
+
+@router.get("/docs")
+def show_api(request: Request) -> Response:
+    """Show what programs may ask."""
+    app = request.app
+    assert isinstance(app, FastAPI)
+    example = next(iter(EXAMPLES.values())).request
+    return page_response(
+        "overview.html",
+        here="/docs",
+        operations=operations(app.openapi()),
+        example=curl_command(example, base_url=str(request.base_url), is_evaluation=False),
+    )
 
 
 def _timeline(record: PlanRecord, service: Service) -> tuple[TimelineEvent, ...]:
