@@ -1,11 +1,11 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from sqlalchemy import Engine, inspect, select
+from sqlalchemy import Engine, bindparam, cast, inspect, null, select
 from sqlalchemy.exc import IntegrityError, StatementError
 
 from api.database import SessionFactory, writing
-from api.tables import Base, KernelMeasurementRow, PlanRow
+from api.tables import Base, KernelMeasurementRow, PlanRow, UtcDateTime
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 LONGEST_NAME = 63
@@ -53,6 +53,12 @@ def test_a_time_is_read_back_in_utc(sessions: SessionFactory, zone: timezone) ->
 def test_a_time_without_a_zone_is_refused(sessions: SessionFactory) -> None:
     with pytest.raises(StatementError, match="no time zone"), writing(sessions) as session:
         session.add(plan_row(created_at=NOON.replace(tzinfo=None)))
+
+
+def test_a_missing_time_stays_missing(sessions: SessionFactory) -> None:
+    with sessions() as session:
+        assert session.scalar(select(cast(null(), UtcDateTime))) is None
+        assert session.scalar(select(bindparam("at", None, UtcDateTime))) is None
 
 
 @pytest.mark.parametrize("changed", [{"kind": "wish"}, {"state": "lost"}])

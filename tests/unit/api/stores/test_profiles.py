@@ -1,3 +1,4 @@
+from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any
 
@@ -86,6 +87,15 @@ def test_the_same_profile_again_changes_nothing(
     profiles: DatabaseProfileStore, sessions: SessionFactory
 ) -> None:
     assert profiles.add(profile()) == profiles.add(profile())
+    assert num_measurements(sessions) == 3
+
+
+def test_the_same_profile_from_many_at_once_is_kept_once(
+    profiles: DatabaseProfileStore, sessions: SessionFactory
+) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        numbers = list(threads.map(profiles.add, [profile()] * 16))
+    assert len(set(numbers)) == 1
     assert num_measurements(sessions) == 3
 
 
