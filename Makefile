@@ -1,5 +1,6 @@
 # Environments: .venv holds what the product needs, .venv-test what its checks need besides (torch among it).
-# Each is made anew when its list of packages changes.
+# Each is brought up to date when the list of packages changes; the checks then start from an empty one, so that
+# nothing left over hides what is missing.
 
 PYTHON ?= python3
 RUN = .venv
@@ -48,10 +49,10 @@ clean:
 
 $(RUN)/.installed: EXTRAS =
 $(TEST)/.installed: EXTRAS = [dev,profiler]
+$(TEST)/.installed: FRESH = --clear
 %/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed" if sys.version_info < (3, 11) else 0)'
-	rm -rf $*
-	$(PYTHON) -m venv $*
+	$(PYTHON) -m venv $(FRESH) $*
 	$*/bin/python $(PIP_INSTALL) pip setuptools
 	PYTHONWARNINGS=ignore $*/bin/python $(PIP_INSTALL) --no-build-isolation --editable '.$(EXTRAS)'
 	touch $@

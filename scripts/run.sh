@@ -12,14 +12,19 @@ case "$MESHPLAN_HOST" in
 *) address="http://$MESHPLAN_HOST:$MESHPLAN_PORT" ;;
 esac
 
+is_ready() {
+    python -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=1)' "$address/readyz" 2>/dev/null
+}
+
+if is_ready; then
+    echo "something serves at $address already: stop it, or set MESHPLAN_PORT to another port" >&2
+    exit 1
+fi
+
 meshplan serve --host "$MESHPLAN_HOST" --port "$MESHPLAN_PORT" &
 service=$!
 trap 'kill "$service" 2>/dev/null || true; wait "$service" 2>/dev/null || true' EXIT
 trap 'exit 0' INT TERM
-
-is_ready() {
-    python -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=1)' "$address/readyz" 2>/dev/null
-}
 
 waited=0
 until is_ready; do
