@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from api.jobs.answering import resolve
 from api.pages.form_fields import Verb
-from api.pages.form_request import Faults, faults_by_field, form_request
+from api.pages.form_request import WHOLE_FORM, Faults, FieldFault, faults_by_field, form_request
 from api.pages.form_values import FormValues
 from api.profile_library import ProfileLibrary
 from api.schemas.faults import faults_in
@@ -36,7 +36,11 @@ def checked(values: FormValues, *, verb: Verb, library: ProfileLibrary, most_sec
 
 def problem_faults(problem: Mapping[str, Any] | None, *, verb: Verb) -> Faults:
     """Return the faults of a stored problem, by the field that each falls on."""
-    entries = (problem or {}).get("errors") or ()
+    if problem is None:
+        return {}
+    entries = problem.get("errors") or ()
+    if not entries:
+        return {WHOLE_FORM: (FieldFault(detail=str(problem["detail"])),)}
     return faults_by_field((FaultDocument.model_validate(entry) for entry in entries), verb=verb)
 
 

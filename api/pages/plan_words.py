@@ -147,7 +147,7 @@ def _modules(plan: Plan) -> str:
         for layers in chunk["layers"]
         for module in (layers.get("recompute") or {}).get("modules", ())
     }
-    return ", ".join(modules) or "activations in backward"
+    return ", ".join(modules)
 
 
 def _sentences(plan: Plan) -> Iterator[str]:

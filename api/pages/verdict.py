@@ -1,10 +1,11 @@
 """How a request ended, in a word and a sentence."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from api.pages.quantities import percent
+from api.pages.memory_chart import worst_stage
+from api.pages.quantities import bytes_scale, percent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,12 +46,23 @@ def verdict(document: Mapping[str, Any]) -> Verdict:
     word, (sign, tone), sentence = known.get(
         key or document["state"], (str(key or document["state"]), WARN, "")
     )
+    if key == "does_not_fit" and document.get("prediction"):
+        sentence = _excess(document["prediction"]["memory"]) or sentence
     return Verdict(word=word, sign=sign, tone=tone, sentence=_with_gap(sentence, document))
 
 
 def status_word(status: str | None, state: str) -> Verdict:
     """Return the verdict of a record whose result is not at hand."""
     return verdict({"status": status, "state": state})
+
+
+def _excess(memory: Sequence[Mapping[str, Any]]) -> str:
+    """Say by how much the fullest stage does not fit; nothing where another memory is too small."""
+    worst = worst_stage(memory)
+    excess = worst["peak_bytes"] - worst["capacity_bytes"]
+    if excess <= 0:
+        return ""
+    return f"Stage {worst['stage']} needs {bytes_scale(excess).quantity(excess)} more than its devices have"
 
 
 def _with_gap(sentence: str, document: Mapping[str, Any]) -> str:

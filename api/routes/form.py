@@ -23,7 +23,7 @@ from api.pages.form_request import WHOLE_FORM, Faults, FieldFault
 from api.pages.form_values import FORBID, SOURCES, FormValues, values_of
 from api.pages.rendering import page_response
 from api.schemas.request import AnyRequestDocument
-from api.stores.plans import PlanKind, PlanState
+from api.stores.plans import PlanKind
 
 QUICK_SECONDS: Final = 1.5
 """How long a submitted form waits for its answer before it shows the progress instead."""
@@ -77,7 +77,8 @@ async def _answer(request: AnyRequestDocument, values: FormValues, verb: Verb, s
         )
     await asyncio.wait({asyncio.wrap_future(ticket.done)}, timeout=QUICK_SECONDS)
     record = await run_in_threadpool(service.workspace.plans.get, ticket.id)
-    is_refused = record is not None and record.state is PlanState.FAILED
+    problem = ((record and record.result) or {}).get("problem")
+    is_refused = problem is not None and bool(problem["errors"])
     path = f"/?from={ticket.id}" if is_refused else f"/plans/{ticket.id}"
     return RedirectResponse(path, status_code=HTTPStatus.SEE_OTHER)
 
