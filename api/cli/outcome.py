@@ -1,0 +1,96 @@
+"""How a command ends: its exit code, and what goes wrong told to a person or as a document."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from sqlalchemy.exc import SQLAlchemyError
+
+from api.schemas.problem import ProblemDocument
+from planner.errors import InvalidRequest
+from planner.plan import Status
+
+
+class ExitCode(IntEnum):
+    """What a command returns to the shell."""
+
+    DONE = 0
+    NOTHING_FITS = 1
+    BAD_INPUT = 2
+    NO_PLAN_IN_TIME = 3
+    UNAVAILABLE = 69
+    """As ``sysexits.h`` has it: something that is needed does not answer."""
+    INTERRUPTED = 130
+    """As shells have it for Ctrl-C."""
+
+
+EXIT_CODES: Final = {
+    Status.OPTIMAL: ExitCode.DONE,
+    Status.FEASIBLE: ExitCode.DONE,
+    Status.FITS: ExitCode.DONE,
+    Status.INFEASIBLE: ExitCode.NOTHING_FITS,
+    Status.DOES_NOT_FIT: ExitCode.NOTHING_FITS,
+    Status.ILLEGAL: ExitCode.BAD_INPUT,
+    Status.UNKNOWN: ExitCode.NO_PLAN_IN_TIME,
+}
+
+
+class ProblemError(Exception):
+    """A command that cannot go on, and why."""
+
+    def __init__(self, problem: ProblemDocument) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+
+
+@contextmanager
+def problems_told(*, as_json: bool) -> Iterator[None]:
+    """End the command with the right code where something is wrong inside, and say what; no traceback."""
+    try:
+        yield
+    except ProblemError as error:
+        _end(error.problem, as_json=as_json)
+    except InvalidRequest as error:
+        _end(ProblemDocument.of_invalid_request(error), as_json=as_json)
+    except SQLAlchemyError as error:
+        cause = str(getattr(error, "orig", None) or error).splitlines()[0]
+        click.echo(f"meshplan: the database does not answer: {cause}", err=True)
+        sys.exit(ExitCode.UNAVAILABLE)
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)
+
+
+def write_json(document: Any) -> None:  # noqa: ANN401 - anything that JSON has
+    """Write a document, and nothing else, on standard output."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _end(problem: ProblemDocument, *, as_json: bool) -> None:
+    if as_json:
+        write_json(problem.model_dump(mode="json", exclude_none=True))
+    else:
+        _write(problem)
+    sys.exit(ExitCode.BAD_INPUT)
+
+
+def _write(problem: ProblemDocument) -> None:
+    """Write each fault on lines of its own, on standard error."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    if not problem.errors:
+        console.print(f"[bold red]{escape(problem.title)}[/]: {escape(problem.detail)}")
+    for fault in problem.errors:
+        where = f"[bold]{escape(fault.pointer)}[/]: " if fault.pointer else ""
+        console.print(f"[bold red]{escape(problem.title)}[/]: {where}{escape(fault.detail)}")
+        if fault.nearest_legal:
+            words = ", ".join(map(_shown, fault.nearest_legal))
+            console.print(f"  [dim]nearest legal:[/] {escape(words)}")
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,40 @@
+"""The database of a command: opened, made ready on first use, closed at the end."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+from pydantic import ValidationError
+
+from api.cli.outcome import ProblemError
+from api.schemas.problem import FaultDocument, ProblemDocument
+from api.settings import Settings
+from api.workspace import Workspace, prepare_workspace
+
+
+def read_settings() -> Settings:
+    """Return the settings of the environment; ProblemError names a variable that is wrong."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        faults = [
+            FaultDocument(pointer=f"MESHPLAN_{str(entry['loc'][0]).upper()}", detail=entry["msg"])
+            for entry in error.errors()
+        ]
+        raise ProblemError(ProblemDocument.of_faults(faults)) from error
+
+
+@contextmanager
+def opened_workspace() -> Iterator[Workspace]:
+    """Return the stores on the database that the environment names."""
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    workspace = prepare_workspace(read_settings().database_url, on_work=_say_first_use)
+    try:
+        yield workspace
+    finally:
+        workspace.close()
+
+
+def _say_first_use() -> None:
+    click.echo("meshplan: putting the published measurements into the database, once", err=True)
