@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost.attention_rows import CoreRows, core_rows
+from planner.cost.attention_rows import CoreKey, CoreRows, core_rows
 from planner.cost.surface import Surface, fill_along, left_out, monotone
 from planner.profile import Estimate, Profile, Provenance
 from planner.units import FlopsPerSecond, Seconds
@@ -48,7 +48,14 @@ class CoreTable:
     surface: Surface
     hits: frozenset[tuple[int, int]]
     best_flops_per_second: FlopsPerSecond
-    relative_error: float
+    misses: Floats
+    """log of what a node would be without its own row over what it is; NaN at corners and gaps."""
+
+    @property
+    def relative_error(self) -> float:
+        """One standard deviation of the error when a node is found from its neighbours."""
+        known = self.misses[~np.isnan(self.misses)]
+        return NORMAL_MEDIAN * float(np.median(np.abs(known))) if len(known) else OTHER_SHAPE_ERROR
 
     def seconds(self, op: AttentionCore) -> Seconds:
         """Return the forward time, in proportion to the FLOP where dimension or mask differ."""
@@ -82,7 +89,7 @@ class AttentionTimes:
         """Return the times from the profiles' rows; without any, from the rate of large products."""
         forward = core_rows(profiles, dtypes=dtypes, phase=Phase.FORWARD)
         backward = core_rows(profiles, dtypes=dtypes, phase=Phase.BACKWARD)
-        tables = [_table(rows) for rows in forward.values() if len(rows.seconds) >= LEAST_ROWS]
+        tables = core_tables(forward)
         rates = [table.best_flops_per_second for table in tables]
         best = max(rates, default=SHARE_OF_PRODUCT_RATE * product_rate)
         ratio = _backward_ratio(forward, backward, best_rate=best)
@@ -135,6 +142,11 @@ def _distance(table: CoreTable, op: AttentionCore) -> tuple[bool, float, int]:
     return (table.causal != op.causal, abs(float(np.log(table.dims / dims))), table.dims)
 
 
+def core_tables(rows_by_key: Mapping[CoreKey, CoreRows]) -> list[CoreTable]:
+    """Return a table for each head dimension and mask of which enough shapes were measured."""
+    return [_table(rows) for rows in rows_by_key.values() if len(rows.seconds) >= LEAST_ROWS]
+
+
 def _table(rows: CoreRows) -> CoreTable:
     axes = [_axis(column) for column in rows.shapes.T]
     log_axes = tuple(np.log(axis) for axis in axes)
@@ -143,8 +155,6 @@ def _table(rows: CoreRows) -> CoreTable:
     deviation = np.full(base.shape, np.nan)
     nodes = tuple(axis.searchsorted(column) for axis, column in zip(axes, rows.shapes.T, strict=True))
     deviation[nodes] = np.log(rows.seconds) - base[nodes]
-    misses = np.abs(left_out(deviation, log_axes) - deviation)
-    known = misses[~np.isnan(misses)]
     log_seconds = monotone(base + fill_along(deviation, log_axes))
     log_flops = base + np.log(2.0 * rows.dims * (0.5 if rows.causal else 1.0))
     return CoreTable(
@@ -153,7 +163,7 @@ def _table(rows: CoreRows) -> CoreTable:
         surface=Surface(log_axes=log_axes, log_seconds=log_seconds, growth=(1.0, 2.0)),
         hits=frozenset((heads, sequence) for heads, sequence in rows.shapes[~rows.is_relative].tolist()),
         best_flops_per_second=float(np.exp((log_flops - log_seconds).max())),
-        relative_error=NORMAL_MEDIAN * float(np.median(known)) if len(known) else OTHER_SHAPE_ERROR,
+        misses=left_out(deviation, log_axes) - deviation,
     )
 
 
@@ -164,10 +174,7 @@ def _axis(column: NDArray[np.int64]) -> Floats:
 
 
 def _backward_ratio(
-    forward: Mapping[tuple[int, bool], CoreRows],
-    backward: Mapping[tuple[int, bool], CoreRows],
-    *,
-    best_rate: FlopsPerSecond,
+    forward: Mapping[CoreKey, CoreRows], backward: Mapping[CoreKey, CoreRows], *, best_rate: FlopsPerSecond
 ) -> float | None:
     """Return backward over forward at the best rate, from shapes that were measured both ways."""
     ratios = []

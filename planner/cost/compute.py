@@ -50,10 +50,8 @@ class KernelCosts:
         own = [profile for profile in profiles if profile.device == device.name]
         core_dtypes = MEASURED_AS[attention_precision(precision)]
         self._memory = MemoryTimes.of(device, own)
-        roofline = Roofline(
-            flops_per_second=_unmeasured_rate(device, precision),
-            bytes_per_second=self._memory.bandwidth_bytes_per_second,
-            element_bytes=OPERAND_BYTES[precision],
+        roofline = unmeasured_roofline(
+            device, precision, bytes_per_second=self._memory.bandwidth_bytes_per_second
         )
         self._products = _product_times(device, own, roofline, precision=precision)
         self._products_provenance = (
@@ -143,7 +141,7 @@ def _product_times(
     dtypes = MEASURED_AS[precision]
     stacks = stacks_of(profiles, dtypes=dtypes, phase=Phase.FORWARD)
     if stacks:
-        forward = product_times(stacks, roofline, family_pace=_family_pace(device))
+        forward = product_times(stacks, roofline, family_pace=family_pace(device))
     elif roofline.flops_per_second > 0:
         forward = datasheet_times(roofline, relative_error=DATASHEET_ERROR)
     else:
@@ -157,10 +155,18 @@ def _product_times(
     return {Phase.FORWARD: forward, **gradients}
 
 
-def _family_pace(device: Device) -> Pace:
+def family_pace(device: Device) -> Pace:
+    """Return the pace of a running step over bursts for the family of a device."""
     family = device.architecture.replace("-", " ").split(" ")[0]
     return FAMILY_PACES.get(family, OTHER_PACE)
 
 
-def _unmeasured_rate(device: Device, precision: Precision) -> FlopsPerSecond:
-    return DATASHEET_EFFICIENCY * (datasheet_peak(device, precision) or 0.0)
+def unmeasured_roofline(
+    device: Device, precision: Precision, *, bytes_per_second: BytesPerSecond
+) -> Roofline:
+    """Return what a product takes by the datasheet; its rate is zero where that has none."""
+    return Roofline(
+        flops_per_second=DATASHEET_EFFICIENCY * (datasheet_peak(device, precision) or 0.0),
+        bytes_per_second=bytes_per_second,
+        element_bytes=OPERAND_BYTES[precision],
+    )

@@ -32,7 +32,11 @@ class Envelope:
         """Return the estimate moved between the bounds that the points set at ``sizes``."""
         if not len(self.seconds):
             return seconds
-        point = np.array(sizes, dtype=np.float64)
-        least = self.seconds[(self.sizes <= point).all(axis=1)].max(initial=0.0)
-        most = self.seconds[(self.sizes >= point).all(axis=1)].min(initial=np.inf)
+        columns = self.sizes.T
+        not_larger, not_smaller = columns[0] <= sizes[0], columns[0] >= sizes[0]
+        for column, size in zip(columns[1:], sizes[1:], strict=True):
+            not_larger &= column <= size
+            not_smaller &= column >= size
+        least = self.seconds[not_larger].max(initial=0.0)
+        most = self.seconds[not_smaller].min(initial=np.inf)
         return float(min(max(seconds, least), most))

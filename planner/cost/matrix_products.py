@@ -8,7 +8,15 @@ import numpy as np
 
 from planner.cost.affine import fit_nonnegative
 from planner.cost.envelope import Envelope
-from planner.cost.product_grid import NORMAL_MEDIAN, Grid, Roofline, best_rate, grid, surface_through
+from planner.cost.product_grid import (
+    NORMAL_MEDIAN,
+    Grid,
+    Roofline,
+    best_rate,
+    grid,
+    standing_rows,
+    surface_through,
+)
 from planner.cost.product_rows import Stack
 from planner.units import FlopsPerSecond, Seconds
 
@@ -92,7 +100,7 @@ def product_times(stacks: Sequence[Stack], roofline: Roofline, *, family_pace: P
     for candidates, pace in ((sustained, BURST_IS_PACE), (bursts, family_pace)):
         grids = [one for one in (grid(stack, roofline) for stack in candidates) if one is not None]
         if grids:
-            return _from_grids(grids, candidates, _together(sustained), roofline, pace=pace)
+            return _from_grids(grids, _together(sustained), roofline, pace=pace)
     if sustained:
         return _from_points(_together(sustained), pace=BURST_IS_PACE)
     return _from_points(_together(bursts), pace=family_pace)
@@ -112,9 +120,7 @@ def datasheet_times(roofline: Roofline, *, relative_error: float) -> ProductTime
     )
 
 
-def _from_grids(
-    grids: Sequence[Grid], stacks: Sequence[Stack], points: Stack, roofline: Roofline, *, pace: Pace
-) -> ProductTimes:
+def _from_grids(grids: Sequence[Grid], points: Stack, roofline: Roofline, *, pace: Pace) -> ProductTimes:
     surface = surface_through(grids, roofline)
     if pace.factor != 1.0 and len(points.seconds) >= LEAST_SUSTAINED:
         pace = _pace_of(points, surface)
@@ -123,7 +129,7 @@ def _from_grids(
     return ProductTimes(
         base=lambda m, n, k: factor * surface(m, n, k),
         points=envelope,
-        hits=_hits(points).union(*(_hits(stack) for stack in stacks)),
+        hits=_hits(points).union(*(_hits(standing_rows(one, surface)) for one in grids)),
         grids=tuple(grids),
         best_flops_per_second=max(best_rate(surface) / factor, _best_rate_of(points, envelope)),
         interpolation_error=float(np.median([one.relative_error for one in grids])),

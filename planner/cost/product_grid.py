@@ -20,6 +20,8 @@ LOWER_NODES: Final = (1.0, 16.0, 64.0, 128.0, 256.0)
 """Sizes added below a measured ladder, so that narrow products follow the roofline rather than an edge."""
 UPPER_FACTORS: Final = (2.0, 8.0)
 """Sizes added above a measured ladder; beyond them time is proportional to each size."""
+STANDS: Final = 0.05
+"""A row counts as measured where the surface keeps to it within this much (of the logarithm)."""
 NORMAL_MEDIAN: Final = 1.4826
 """Standard deviation of a normal error over its median absolute value."""
 
@@ -46,8 +48,15 @@ class Grid:
 
     ladders: tuple[Floats, ...]
     deviation: Floats
-    relative_error: float
-    """One standard deviation of the error when a node is left out and found from its neighbours."""
+    rows: Stack
+    """The rows on the grid."""
+    misses: Floats
+    """log of what a node would be without its own row over what it is; NaN at corners and gaps."""
+
+    @property
+    def relative_error(self) -> float:
+        """One standard deviation of the error when a node is found from its neighbours."""
+        return NORMAL_MEDIAN * float(np.nanmedian(np.abs(self.misses)))
 
     def covers(self, m: float, n: float, k: float) -> bool:
         """Tell whether a shape lies between measured ones in every size."""
@@ -71,13 +80,30 @@ def grid(stack: Stack, roofline: Roofline) -> Grid | None:
     ladders, on_grid = found
     base = _log_roofline(roofline, ladders)
     deviation = np.full(base.shape, np.nan)
-    columns = stack.shapes[on_grid].T
-    nodes = tuple(ladder.searchsorted(column) for ladder, column in zip(ladders, columns, strict=True))
-    deviation[nodes] = np.log(stack.seconds[on_grid]) - base[nodes]
+    rows = stack.where(on_grid)
+    nodes = _nodes(ladders, rows)
+    deviation[nodes] = np.log(rows.seconds) - base[nodes]
     log_ladders = [np.log(ladder) for ladder in ladders]
-    misses = np.abs(left_out(deviation, log_ladders) - deviation)
-    error = NORMAL_MEDIAN * float(np.nanmedian(misses))
-    return Grid(ladders=ladders, deviation=fill_along(deviation, log_ladders), relative_error=error)
+    return Grid(
+        ladders=ladders,
+        deviation=fill_along(deviation, log_ladders),
+        rows=rows,
+        misses=left_out(deviation, log_ladders) - deviation,
+    )
+
+
+def standing_rows(one: Grid, surface: Surface) -> Stack:
+    """Return the rows of a grid that the surface passes through, but for a twentieth."""
+    axes = [np.exp(axis) for axis in surface.log_axes]
+    nodes = tuple(
+        np.abs(axis[:, None] - column).argmin(axis=0)
+        for axis, column in zip(axes, one.rows.shapes.T, strict=True)
+    )
+    return one.rows.where(np.abs(surface.log_seconds[nodes] - np.log(one.rows.seconds)) < STANDS)
+
+
+def _nodes(ladders: Sequence[Floats], rows: Stack) -> tuple[NDArray[np.intp], ...]:
+    return tuple(ladder.searchsorted(column) for ladder, column in zip(ladders, rows.shapes.T, strict=True))
 
 
 def surface_through(grids: Sequence[Grid], roofline: Roofline) -> Surface:

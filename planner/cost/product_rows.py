@@ -1,7 +1,7 @@
 """Measured matrix products of one device, sorted by who measured them and how."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -37,6 +37,10 @@ class Stack:
     def flops(self) -> Floats:
         """Two FLOP per multiply-add."""
         return np.asarray(2.0 * self.shapes.astype(np.float64).prod(axis=1), dtype=np.float64)
+
+    def where(self, keep: NDArray[np.bool_]) -> "Stack":
+        """Return the stack with some of its rows."""
+        return replace(self, shapes=self.shapes[keep], seconds=self.seconds[keep])
 
 
 def stacks_of(profiles: Sequence[Profile], *, dtypes: Sequence[str], phase: Phase) -> tuple[Stack, ...]:

@@ -1,0 +1,130 @@
+"""How wrong a profile's figures are where they are not measured: every row found from the others."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.cluster import Device
+from planner.cost.attention import core_tables
+from planner.cost.attention_rows import core_rows
+from planner.cost.collective_rows import MeasuredCollectives
+from planner.cost.compute import GRADIENT_RATIOS, family_pace, unmeasured_roofline
+from planner.cost.matrix_products import ProductTimes, product_times
+from planner.cost.precision_rows import MEASURED_AS
+from planner.cost.product_rows import Stack, stacks_of
+from planner.cost.surface import left_out
+from planner.job import Precision
+from planner.profile import Profile
+from planner.workload.operators import Collective, Phase
+
+Floats = NDArray[np.float64]
+
+LEAST_SCATTERED: Final = 3
+"""Of two scattered rows neither tells the other."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeftOut:
+    """Relative errors of one kind of figure when each row is found from the others.
+
+    ``kind`` is an operator with its format and phase, or a collective. ``rows`` counts the rows
+    that others enclose: what stands at the edge of a grid is not found from the rest.
+    """
+
+    kind: str
+    rows: int
+    median_abs_error: float
+    p90_abs_error: float
+
+
+def leave_one_out(profile: Profile, device: Device) -> tuple[LeftOut, ...]:
+    """Return the errors of a profile's products, attention cores and collectives."""
+    errors = [
+        *_product_errors(profile, device),
+        *_attention_errors(profile),
+        *_collective_errors(profile),
+    ]
+    return tuple(_left_out(kind, misses) for kind, misses in errors if len(misses))
+
+
+def _left_out(kind: str, misses: Floats) -> LeftOut:
+    errors = np.abs(np.expm1(misses))
+    return LeftOut(
+        kind=kind,
+        rows=len(errors),
+        median_abs_error=float(np.median(errors)),
+        p90_abs_error=float(np.quantile(errors, 0.9)),
+    )
+
+
+def _product_errors(profile: Profile, device: Device) -> Iterator[tuple[str, Floats]]:
+    for precision in Precision:
+        # bf16 and fp16 answer for each other: what is measured in both is reported once.
+        if precision is Precision.FP16:
+            continue
+        dtypes = MEASURED_AS[precision]
+        stacks = stacks_of([profile], dtypes=dtypes, phase=Phase.FORWARD)
+        if not stacks:
+            continue
+        roofline = unmeasured_roofline(
+            device, precision, bytes_per_second=device.memory_bandwidth_bytes_per_second
+        )
+        times = product_times(stacks, roofline, family_pace=family_pace(device))
+        grids = [one.misses[~np.isnan(one.misses)] for one in times.grids]
+        yield f"matrix_product {precision} forward", np.concatenate([*grids, np.zeros(0)])
+        yield f"matrix_product {precision} forward, scattered", _scattered(times, stacks)
+        for phase, ratio in GRADIENT_RATIOS.items():
+            rows = stacks_of([profile], dtypes=dtypes, phase=phase)
+            yield f"matrix_product {precision} {phase}", _scattered(times.of_phase(rows, ratio=ratio), rows)
+
+
+def _scattered(times: ProductTimes, stacks: Sequence[Stack]) -> Floats:
+    """Return the misses of rows at a step's pace: the base, bounded by the other rows."""
+    sustained = [stack for stack in stacks if not stack.is_burst]
+    shapes = np.concatenate([np.zeros((0, 3), dtype=np.int64), *(stack.shapes for stack in sustained)])
+    seconds = np.concatenate([np.zeros(0), *(stack.seconds for stack in sustained)])
+    if len(seconds) < LEAST_SCATTERED:
+        return np.zeros(0)
+    base = np.array([times.base(m, n, k) for m, n, k in shapes.tolist()])
+    return np.asarray(np.log(_between_others(base, shapes, seconds) / seconds), dtype=np.float64)
+
+
+def _between_others(estimates: Floats, shapes: NDArray[np.int64], seconds: Floats) -> Floats:
+    """Return estimates moved between the bounds that all other rows set; their mean where those cross."""
+    covers = (shapes[:, None, :] >= shapes[None, :, :]).all(axis=2) & ~np.eye(len(shapes), dtype=bool)
+    least = np.where(covers, seconds[None, :], 0.0).max(axis=1)
+    most = np.where(covers.T, seconds[None, :], np.inf).min(axis=1)
+    crossed = least > most
+    moved = np.clip(estimates, least, np.where(crossed, np.inf, most))
+    return np.where(crossed, np.sqrt(least * np.where(crossed, most, 1.0)), moved)
+
+
+def _attention_errors(profile: Profile) -> Iterator[tuple[str, Floats]]:
+    for phase in (Phase.FORWARD, Phase.BACKWARD):
+        for (dims, causal), rows in core_rows([profile], dtypes=("bf16", "fp16"), phase=phase).items():
+            tables = core_tables({(dims, causal): rows})
+            misses = np.concatenate([np.zeros(0), *(table.misses.ravel() for table in tables)])
+            mask = "causal" if causal else "full"
+            yield f"attention {phase} {mask}, head dimension {dims // 2}", misses[~np.isnan(misses)]
+
+
+def _collective_errors(profile: Profile) -> Iterator[tuple[str, Floats]]:
+    """Yield the misses along the payload, within what one source measured at one group size."""
+    measured = MeasuredCollectives(profiles=[profile])
+    for operation in Collective:
+        series: dict[tuple[str, int], dict[float, float]] = {}
+        for timing in measured.inside_node(operation):
+            of_series = series.setdefault((timing.stack, timing.count), {})
+            of_series[timing.payload_bytes] = timing.seconds
+        misses = [_along_payload(of_series) for of_series in series.values()]
+        yield f"{operation} inside a node", np.concatenate([np.zeros(0), *misses])
+
+
+def _along_payload(seconds_by_payload: dict[float, float]) -> Floats:
+    payloads = np.array(sorted(seconds_by_payload))
+    log_seconds = np.log([seconds_by_payload[payload] for payload in payloads.tolist()])
+    misses = left_out(log_seconds, [np.log(payloads)]) - log_seconds
+    return np.asarray(misses[~np.isnan(misses)], dtype=np.float64)
