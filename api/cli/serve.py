@@ -1,13 +1,15 @@
 """``meshplan serve``: the HTTP API and the web form."""
 
 import logging
+import signal
+import sys
 from typing import Final
 
 import click
 import uvicorn
 
 from api.app import create_app
-from api.cli.outcome import problems_told
+from api.cli.outcome import ExitCode, problems_told
 from api.cli.workspace import read_settings
 from api.request_ids import RequestIdFilter
 from api.settings import Settings
@@ -32,6 +34,8 @@ def command(host: str | None, port: int | None) -> None:
     with problems_told(as_json=False):
         settings = read_settings()
         _set_up_log(settings)
+        # The server, once it has stopped in order, sends itself the signal again.
+        signal.signal(signal.SIGTERM, _exit)
         uvicorn.run(
             create_app(settings),
             host=host or settings.host,
@@ -40,6 +44,10 @@ def command(host: str | None, port: int | None) -> None:
             # Long requests end with the service; their state says so.
             timeout_graceful_shutdown=5,
         )
+
+
+def _exit(_number: int, _frame: object) -> None:
+    sys.exit(ExitCode.DONE)
 
 
 def _set_up_log(settings: Settings) -> None:

@@ -77,11 +77,15 @@ class PoolRunner:
 
     def close(self) -> None:
         """See `Runner.close`."""
-        for pool in self._pools.values():
+        pools = list(self._pools.values())
+        self._pools.clear()
+        for pool in pools:
             pool.shutdown(wait=False, cancel_futures=True)
         # A search may go on for its whole time limit, and the interpreter would wait for it at its end.
         for worker in multiprocessing.active_children():
             worker.terminate()
+        for pool in pools:
+            pool.shutdown(wait=True)
 
     def _start(self, kind: PlanKind) -> ProcessPoolExecutor:
         pool = ProcessPoolExecutor(
