@@ -14,6 +14,9 @@ from planner.errors import AmbiguousName, UnknownName
 NEAREST: Final = 3
 """Names offered in place of an unknown one."""
 
+MAKERS: Final = frozenset({"nvidia", "amd", "intel", "tesla", "geforce", "instinct"})
+"""Words that a name may have or lack."""
+
 ALIASES: Final[Mapping[str, str]] = {
     "NVIDIA A100-SXM4-40GB": "A100-SXM4-40GB",
     "NVIDIA A100-SXM4-80GB": "A100-SXM4-80GB",
@@ -76,8 +79,8 @@ ALIASES: Final[Mapping[str, str]] = {
 }
 """Other names of a device: what nvidia-smi and rocm-smi print, and short names in use.
 
-Case, blanks, dashes, "NVIDIA" and memory written apart do not matter; a Kubernetes product label is
-the nvidia-smi name with dashes, and names the device with them.
+Case, blanks, dashes and the maker's name do not matter; a Kubernetes product label is the nvidia-smi
+name with dashes.
 """
 
 
@@ -99,33 +102,42 @@ def device_by_name(name: str, *, pointer: str = "/cluster") -> Device:
     """
     if name in _facts():
         return _device(name)
-    key = _key(name)
-    known = _by_key()
-    if key in known:
-        return _device(known[key])
-    choices = tuple(sorted({device for known_key, device in known.items() if known_key.startswith(key)}))
-    if key and len(choices) == 1:
+    known = _by_key().get(_key(name))
+    if known is not None:
+        return _device(known)
+    choices = tuple(sorted(device for device in _facts() if _has_words(device, name)))
+    if len(choices) == 1:
         return _device(choices[0])
-    if key and choices:
+    if choices:
         raise AmbiguousName(
             f"{name!r} may be any of {', '.join(choices)}", pointer=pointer, nearest_legal=choices
         )
-    nearest = _nearest(key)
+    nearest = _nearest(name)
     raise UnknownName(
         f"no device {name!r}; nearest: {', '.join(nearest)}", pointer=pointer, nearest_legal=nearest
     )
 
 
-def _nearest(key: str) -> tuple[str, ...]:
+def _nearest(name: str) -> tuple[str, ...]:
+    """Return the devices whose names or aliases are spelled most alike."""
     known = _by_key()
-    close = difflib.get_close_matches(key, known, n=2 * NEAREST, cutoff=0.0)
+    close = difflib.get_close_matches(_key(name), known, n=2 * NEAREST, cutoff=0.0)
     return tuple(dict.fromkeys(known[match] for match in close))[:NEAREST]
 
 
+def _has_words(device: str, name: str) -> bool:
+    """Tell whether every word of ``name`` begins a word of the device: "A100 80GB", "V100-SXM"."""
+    own, wanted = _words(device), _words(name)
+    return bool(wanted) and all(any(word.startswith(want) for word in own) for want in wanted)
+
+
+def _words(name: str) -> list[str]:
+    return [word for word in re.findall(r"[a-z0-9]+", name.lower()) if word not in MAKERS]
+
+
 def _key(name: str) -> str:
-    """Spell a name without case, vendor, blanks and dashes."""
-    plain = re.sub(r"[^a-z0-9]", "", name.lower())
-    return re.sub(r"^(nvidia|amd|tesla|geforce)+", "", plain)
+    """Spell a name without case, maker, blanks and dashes."""
+    return "".join(_words(name))
 
 
 @cache

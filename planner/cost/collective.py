@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Final
 
-from planner.cluster import NodeGroup
+from planner.cluster import Level, NodeGroup
 from planner.cost.collective_curves import Curve, Model, curve_through
-from planner.cost.collective_model import START_SECONDS, LinkModel, bytes_per_rank
-from planner.cost.collective_rows import MeasuredCollectives
+from planner.cost.collective_model import LinkModel, bytes_per_rank
+from planner.cost.collective_rows import MeasuredCollectives, network_bandwidth
 from planner.cost.group_shape import GroupShape, group_shape
 from planner.profile import Estimate, Profile, Provenance
-from planner.units import Bytes, Seconds
+from planner.units import Bytes, BytesPerSecond, Seconds
 from planner.workload.operators import Collective
 
 __all__ = ["CollectiveCosts", "GroupShape", "group_shape"]
@@ -19,7 +19,6 @@ OVERLAP_POWER: Final = 4.0
 slowest one where they differ and somewhat more where they are equal."""
 DERIVED_FROM: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_REDUCE)
 """Measured operations that stand in for one that was not, at equal bytes per rank."""
-SCALED_ERROR: Final = 0.10
 DERIVED_ERROR: Final = 0.15
 NETWORK_ERROR: Final = 0.15
 UNMEASURED_ERROR: Final = 0.25
@@ -33,12 +32,9 @@ class CollectiveCosts:
     def __init__(self, group: NodeGroup, profiles: Sequence[Profile]) -> None:
         """Take the collective rows of the group's device among the profiles."""
         self._group = group
-        self._links = [
-            LinkModel.of(level, is_network=level.devices > group.devices_per_node) for level in group.levels
-        ]
         own = [profile for profile in profiles if profile.device == group.device.name]
         rows = MeasuredCollectives(profiles=own)
-        self._reference = rows.reference_bandwidth()
+        self._links = [_link(group, level) for level in group.levels]
         self._node_curves = self._curves_inside(rows)
         self._network_curves = self._curves_between(rows)
         self._answers: dict[tuple[Collective, Bytes, GroupShape], Estimate] = {}
@@ -69,15 +65,19 @@ class CollectiveCosts:
         measured = self._network_curves.get((operation, shape.ranks_per_node))
         if measured is not None and nodes > 1:
             return measured.estimate(payload_bytes, nodes)
-        return self._by_levels(operation, payload_bytes, shape.ranks_per_level)
+        return self._by_levels(self._links, operation, payload_bytes, shape.ranks_per_level)
 
     def _by_levels(
-        self, operation: Collective, payload_bytes: Bytes, ranks_per_level: Sequence[int]
+        self,
+        links: Sequence[LinkModel],
+        operation: Collective,
+        payload_bytes: Bytes,
+        ranks_per_level: Sequence[int],
     ) -> Estimate:
         """Return the levels' times put together: they work as one pipeline, their hops add up."""
         parts = [self._innermost(operation, payload_bytes, ranks_per_level[0])]
         latency = 0.0
-        for link, below, ranks in zip(self._links[1:], ranks_per_level, ranks_per_level[1:], strict=False):
+        for link, below, ranks in zip(links[1:], ranks_per_level, ranks_per_level[1:], strict=False):
             if ranks > below:
                 parts.append(_across(link, operation, payload_bytes, below=below, ranks=ranks))
                 latency += link.latency_seconds(operation, domains=-(-ranks // below))
@@ -94,10 +94,10 @@ class CollectiveCosts:
         if ranks == 1:
             return NOTHING
         if operation in self._node_curves:
-            return self._at_link_rate(self._node_curves[operation].estimate(payload_bytes, ranks))
+            return self._node_curves[operation].estimate(payload_bytes, ranks)
         for other in DERIVED_FROM:
             if other in self._node_curves:
-                return self._at_link_rate(self._derived(other, operation, payload_bytes, ranks))
+                return self._derived(other, operation, payload_bytes, ranks)
         seconds = self._links[0].seconds(operation, payload_bytes, ranks=ranks)
         return Estimate(seconds=seconds, provenance=Provenance.DATASHEET, relative_error=UNMEASURED_ERROR)
 
@@ -114,25 +114,19 @@ class CollectiveCosts:
             relative_error=max(DERIVED_ERROR, estimate.relative_error),
         )
 
-    def _at_link_rate(self, estimate: Estimate) -> Estimate:
-        """Return a measured time for the group's own link: what follows the start goes with the rate."""
-        level = self._group.levels[0]
-        rate = level.bandwidth_bytes_per_second / level.oversubscription
-        if self._reference is None or rate == self._reference:
-            return estimate
-        start = min(START_SECONDS, estimate.seconds)
-        return Estimate(
-            seconds=start + (estimate.seconds - start) * self._reference / rate,
-            provenance=Provenance.INTERPOLATED,
-            relative_error=max(SCALED_ERROR, estimate.relative_error),
-        )
-
     def _curves_inside(self, rows: MeasuredCollectives) -> dict[Collective, Curve]:
+        """Return curves over ranks for each operation that was measured inside a node."""
         if not self._links:
             return {}
+        link = self._links[0]
+        reference = _reference(self._group, self._group.levels[0], rows.reference_bandwidth())
         timings = {operation: rows.inside_node(operation) for operation in Collective}
         return {
-            operation: curve_through(of_operation, self._link_model(operation))
+            operation: curve_through(
+                of_operation,
+                _node_model(link, operation),
+                reference=None if reference == link else _node_model(reference, operation),
+            )
             for operation, of_operation in timings.items()
             if of_operation
         }
@@ -142,22 +136,39 @@ class CollectiveCosts:
         if len(self._links) != 2:  # noqa: PLR2004 - a node and a network, as the rows have it
             return {}
         network = self._group.levels[1]
+        bandwidth = None if rows.describe_machine() else network_bandwidth(network)
+        links = (self._links[0], _reference(self._group, network, bandwidth))
         return {
-            (operation, ranks): curve_through(timings, self._levels_model(operation, ranks))
+            (operation, ranks): curve_through(
+                timings,
+                self._levels_model(self._links, operation, ranks),
+                reference=None if links[1] == self._links[1] else self._levels_model(links, operation, ranks),
+            )
             for operation in Collective
             for ranks, timings in rows.between_nodes(operation, network).items()
         }
 
-    def _link_model(self, operation: Collective) -> Model:
-        link = self._links[0]
-        return lambda payload_bytes, ranks: link.seconds(operation, payload_bytes, ranks=ranks)
-
-    def _levels_model(self, operation: Collective, ranks_per_node: int) -> Model:
+    def _levels_model(self, links: Sequence[LinkModel], operation: Collective, ranks_per_node: int) -> Model:
         def seconds(payload_bytes: Bytes, nodes: int) -> Seconds:
             levels = (ranks_per_node, ranks_per_node * nodes)
-            return self._by_levels(operation, payload_bytes, levels).seconds
+            return self._by_levels(links, operation, payload_bytes, levels).seconds
 
         return seconds
+
+
+def _link(group: NodeGroup, level: Level) -> LinkModel:
+    return LinkModel.of(level, is_network=level.devices > group.devices_per_node)
+
+
+def _reference(group: NodeGroup, level: Level, bandwidth: BytesPerSecond | None) -> LinkModel:
+    """Return the link that rows ran over: the level's own where they do not say."""
+    if bandwidth is None:
+        return _link(group, level)
+    return LinkModel.of(level, is_network=level.devices > group.devices_per_node, bandwidth=bandwidth)
+
+
+def _node_model(link: LinkModel, operation: Collective) -> Model:
+    return lambda payload_bytes, ranks: link.seconds(operation, payload_bytes, ranks=ranks)
 
 
 def _across(

@@ -46,6 +46,8 @@ class Curve:
     hits: frozenset[tuple[Bytes, int]]
     payloads: tuple[Bytes, Bytes]
     counts: tuple[int, int]
+    is_scaled: bool
+    """Whether the rows ran over links of another bandwidth."""
 
     def estimate(self, payload_bytes: Bytes, count: int) -> Estimate:
         """Return the time for one payload and count."""
@@ -54,7 +56,7 @@ class Curve:
             self.payloads[0] <= payload_bytes <= self.payloads[1]
             and self.counts[0] <= count <= self.counts[1]
         )
-        elsewhere = INTERPOLATED_ERROR if inside else OUTSIDE_ERROR
+        elsewhere = INTERPOLATED_ERROR if inside and not self.is_scaled else OUTSIDE_ERROR
         return Estimate(
             seconds=self.surface(payload_bytes, count),
             provenance=Provenance.MEASURED if exact else Provenance.INTERPOLATED,
@@ -62,34 +64,43 @@ class Curve:
         )
 
 
-def curve_through(timings: Sequence[Timing], model: Model) -> Curve:
+def curve_through(timings: Sequence[Timing], model: Model, *, reference: Model | None = None) -> Curve:
     """Return the curve through the fastest of the timings at each payload and count.
 
     Gaps take the deviation from the model that their neighbours have. A larger payload or count
-    that was faster shows what the smaller one can take at most.
+    that was faster shows what the smaller one can take at most. ``reference`` is the model of the
+    links that the timings ran over, where those are not the group's: the deviation from it holds.
     """
     payloads = np.unique([*WIDE_PAYLOADS, *(timing.payload_bytes for timing in timings)])
     counts = np.unique([*WIDE_COUNTS, *(timing.count for timing in timings)]).astype(np.float64)
-    base = np.log([[model(payload, round(count)) for count in counts] for payload in payloads.tolist()])
     log_axes = (np.log(payloads), np.log(counts))
-    stacks = sorted({timing.stack for timing in timings})
-    fastest = reduce(
-        np.fmin,
-        (
-            _deviation([one for one in timings if one.stack == stack], payloads, counts, base)
-            for stack in stacks
-        ),
-    )
-    log_seconds = running_minimum(base + fill_along(fastest, log_axes))
-    surface = Surface(log_axes=log_axes, log_seconds=log_seconds, growth=(1.0, 1.0))
+    base = _log_model(model, payloads, counts)
+    there = base if reference is None else _log_model(reference, payloads, counts)
+    deviation = fill_along(_fastest(timings, payloads, counts, there), log_axes)
+    surface = Surface(log_axes=log_axes, log_seconds=running_minimum(base + deviation), growth=(1.0, 1.0))
     sizes = [timing.payload_bytes for timing in timings]
     numbers = [timing.count for timing in timings]
     return Curve(
         surface=surface,
-        hits=frozenset(_hits(timings, surface)),
+        hits=frozenset(_hits(timings, surface) if reference is None else ()),
         payloads=(min(sizes), max(sizes)),
         counts=(min(numbers), max(numbers)),
+        is_scaled=reference is not None,
     )
+
+
+def _log_model(model: Model, payloads: Floats, counts: Floats) -> Floats:
+    return np.log(
+        [[model(payload, round(count)) for count in counts.tolist()] for payload in payloads.tolist()]
+    )
+
+
+def _fastest(timings: Sequence[Timing], payloads: Floats, counts: Floats, base: Floats) -> Floats:
+    """Return the least deviation from the base that any stack has at each node; NaN where none has."""
+    by_stack: dict[str, list[Timing]] = {}
+    for timing in timings:
+        by_stack.setdefault(timing.stack, []).append(timing)
+    return reduce(np.fmin, [_deviation(stack, payloads, counts, base) for stack in by_stack.values()])
 
 
 def _hits(timings: Sequence[Timing], surface: Surface) -> Iterator[tuple[Bytes, int]]:

@@ -14,6 +14,9 @@ NODE_HOP_SECONDS: Final[Seconds] = 1.5e-6
 NETWORK_HOP_SECONDS: Final[Seconds] = 9e-6
 """What the library adds to a link's latency on each hop: NCCL's own tables give 3.4 us a hop inside an
 H100 node and 14 us between nodes, where the links themselves take 2 and 5 us."""
+IN_NETWORK_VOLUME: Final = 9 / 8
+"""Payloads that cross a rank's link when the switch adds: its data once, and with eight ranks an eighth
+for the sum; fewer ranks are taken alike, so that a larger group is never faster."""
 NODE_EFFICIENCY: Final = 0.80
 """Share of its bandwidth that a link inside a node carries in large collectives: 0.72 to 0.78 on A100,
 0.75 for rings on H100 and H200, 0.65 to 0.85 on B200."""
@@ -31,12 +34,16 @@ class LinkModel:
     in_network_reduction: bool
 
     @classmethod
-    def of(cls, level: Level, *, is_network: bool) -> "LinkModel":
-        """Return the links of a level, between the devices of a node or between nodes."""
+    def of(cls, level: Level, *, is_network: bool, bandwidth: BytesPerSecond | None = None) -> "LinkModel":
+        """Return the links of a level, between the devices of a node or between nodes.
+
+        ``bandwidth`` takes the place of the level's own, for links that others measured over.
+        """
         efficiency = NETWORK_EFFICIENCY if is_network else NODE_EFFICIENCY
         hop = NETWORK_HOP_SECONDS if is_network else NODE_HOP_SECONDS
+        own = level.bandwidth_bytes_per_second / level.oversubscription
         return cls(
-            bytes_per_second=efficiency * level.bandwidth_bytes_per_second / level.oversubscription,
+            bytes_per_second=efficiency * (own if bandwidth is None else bandwidth),
             hop_seconds=level.latency_seconds + hop,
             in_network_reduction=level.in_network_reduction,
         )
@@ -50,8 +57,7 @@ class LinkModel:
         """Return the time of the bytes that each of ``ranks`` sends over its link."""
         volume = bytes_per_rank(operation, payload_bytes, ranks)
         if self.in_network_reduction and operation is Collective.ALL_REDUCE:
-            # The switch adds: each rank sends its data once and receives the sum.
-            volume = min(volume, payload_bytes * (ranks + 1) / ranks)
+            volume = min(volume, IN_NETWORK_VOLUME * payload_bytes)
         return volume / self.bytes_per_second
 
     def latency_seconds(self, operation: Collective, *, domains: int) -> Seconds:

@@ -16,6 +16,8 @@ LINK_FACT: Final = "link_bandwidth_bytes_per_second"
 """The fact of a published profile that says which link inside a node its collectives ran over."""
 RELATIVES_FACT: Final = "relative_sources"
 """The fact that names sources measured on another device with the same chip or links."""
+PORT_RATES: Final = {"hdr": 25e9, "ndr": 50e9, "xdr": 100e9}
+"""Bytes per second of one InfiniBand port by its generation: rows ran over one port per device."""
 SAME_LINK: Final = {"infiniband": "ib"}
 """Words of link names that mean the same."""
 OTHER_CLUSTERS: Final = frozenset({"misconfigured", "observed", "sharp"})
@@ -32,6 +34,10 @@ class MeasuredCollectives:
         """Return the bandwidth of the link that the rows ran over; None where it is the group's own."""
         facts = [profile.facts.get(LINK_FACT) for profile in self.profiles if profile.collectives]
         return next((float(fact) for fact in facts if isinstance(fact, int | float)), None)
+
+    def describe_machine(self) -> bool:
+        """Tell whether the rows were measured on the very machine, links and all."""
+        return all(LINK_FACT not in profile.facts for profile in self.profiles)
 
     def inside_node(self, operation: Collective) -> list[Timing]:
         """Return the timings of one operation inside a node, counted by ranks."""
@@ -67,7 +73,12 @@ def ran_over(level: Level, row: CollectiveRow, profile: Profile) -> bool:
         return True
     words = _words(row.inter_link or "")
     odd = OTHER_CLUSTERS - ({"sharp"} if level.in_network_reduction else set())
-    return _words(level.name) <= words and not words & odd
+    return network_bandwidth(level) is not None and _words(level.name) <= words and not words & odd
+
+
+def network_bandwidth(level: Level) -> BytesPerSecond | None:
+    """Return the bandwidth of the network that published rows for a level of this name ran over."""
+    return next((rate for word, rate in PORT_RATES.items() if word in _words(level.name)), None)
 
 
 def _words(name: str) -> set[str]:

@@ -1,6 +1,7 @@
 """Kernel times of one device: matrix products, attention, memory-bound passes, the optimizer."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from planner.cluster import Device
@@ -10,7 +11,7 @@ from planner.cost.matrix_products import Pace, ProductTimes, datasheet_times, pr
 from planner.cost.memory_passes import MemoryTimes
 from planner.cost.precision_rows import MEASURED_AS, OPERAND_BYTES, attention_precision, datasheet_peak
 from planner.cost.product_grid import Roofline
-from planner.cost.product_rows import stacks_of
+from planner.cost.product_rows import best_rate_of, stacks_of
 from planner.errors import MissingMeasurements
 from planner.job import Precision
 from planner.profile import Estimate, Profile, Provenance
@@ -141,6 +142,8 @@ def _product_times(
     dtypes = MEASURED_AS[precision]
     stacks = stacks_of(profiles, dtypes=dtypes, phase=Phase.FORWARD)
     if stacks:
+        if not roofline.flops_per_second:
+            roofline = replace(roofline, flops_per_second=max(map(best_rate_of, stacks)))
         forward = product_times(stacks, roofline, family_pace=family_pace(device))
     elif roofline.flops_per_second > 0:
         forward = datasheet_times(roofline, relative_error=DATASHEET_ERROR)

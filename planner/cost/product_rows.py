@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from planner.measurements import KernelTable
 from planner.profile import Profile
+from planner.units import FlopsPerSecond
 from planner.workload.operators import Phase
 
 Floats = NDArray[np.float64]
@@ -41,6 +42,11 @@ class Stack:
     def where(self, keep: NDArray[np.bool_]) -> "Stack":
         """Return the stack with some of its rows."""
         return replace(self, shapes=self.shapes[keep], seconds=self.seconds[keep])
+
+
+def best_rate_of(stack: Stack) -> FlopsPerSecond:
+    """Return the best rate among a stack's rows."""
+    return float((stack.flops / stack.seconds).max())
 
 
 def stacks_of(profiles: Sequence[Profile], *, dtypes: Sequence[str], phase: Phase) -> tuple[Stack, ...]:
