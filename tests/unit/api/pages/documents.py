@@ -208,7 +208,7 @@ def planned() -> dict[str, Any]:
                 "pointer": "/prediction/memory/0",
             },
             {
-                "text": "Tensor parallelism over 4 rather than 8 devices halves the collectives in the layers.",
+                "text": "Tensor parallelism over 4 rather than 8 devices halves the collectives.",
                 "pointer": "/prediction/breakdown_seconds/tensor_parallel",
             },
             {

@@ -6,7 +6,7 @@ from tests.unit.api.pages.documents import unfinished
 NBSP = "\N{NO-BREAK SPACE}"
 
 
-def _running(**progress: Any) -> dict[str, Any]:
+def _running(**progress: object) -> dict[str, Any]:
     known = {"best_seconds": 1.1, "lower_bound_seconds": 1.0, "meshes_left": 30, "meshes_total": 120}
     return unfinished() | {"progress": known | progress, "problem": None}
 

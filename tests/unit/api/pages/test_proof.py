@@ -8,8 +8,9 @@ from tests.unit.api.pages.documents import infeasible, planned
 NBSP = "\N{NO-BREAK SPACE}"
 
 
-def _certificate(**changes: Any) -> dict[str, Any]:
-    return planned()["certificate"] | changes
+def _certificate(**changes: object) -> dict[str, Any]:
+    certificate: dict[str, Any] = planned()["certificate"]
+    return certificate | changes
 
 
 def test_a_certificate_says_value_bound_meshes_and_space() -> None:
@@ -37,7 +38,10 @@ def test_dimensions_stand_by_how_they_were_decided_the_searched_first() -> None:
         ({}, "Under these cost tables, no plan of the space described here is faster."),
         (
             {"relative_gap": 0.02},
-            f"Under these cost tables, no plan of the space described here is faster by more than 2.0{NBSP}%.",
+            (
+                "Under these cost tables, no plan of the space described here is faster "
+                f"by more than 2.0{NBSP}%."
+            ),
         ),
         (
             {"relative_gap": 0.03, "proven_optimal": False},
