@@ -18,13 +18,11 @@ MAX_RUNS = 10_000
 
 
 def _is_json(config: dict[str, Any]) -> dict[str, Any]:
-    """Refuse what JSON does not have: NaN, infinities."""
+    """Refuse what JSON does not have: NaN, infinities, half characters."""
     try:
-        json.dumps(config, allow_nan=False)
+        json.dumps(config, allow_nan=False, ensure_ascii=False).encode()
     except ValueError as error:
-        raise PydanticCustomError(
-            "json", "holds a number that JSON does not have: NaN or infinity"
-        ) from error
+        raise PydanticCustomError("json", "holds what JSON does not have: NaN or infinity") from error
     return config
 
 

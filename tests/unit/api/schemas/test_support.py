@@ -1,0 +1,86 @@
+"""What cannot be answered yet is refused by the name of its field."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from api.schemas.request import EvaluationRequestDocument, PlanRequestDocument
+from api.schemas.support import refuse_unsupported
+from planner.errors import InvalidRequest
+from tests.unit.api.schemas.test_cluster import GROUP
+from tests.unit.api.schemas.test_plan import LAYERS, STAGE, plan
+from tests.unit.api.schemas.test_request import REQUEST
+
+OF_REFERENCE = {"virtual_stage": 0, "layers": [{**LAYERS, "of": "reference"}]}
+
+
+def pointer_refused(document: dict[str, Any]) -> str:
+    schema = EvaluationRequestDocument if "plan" in document else PlanRequestDocument
+    with pytest.raises(InvalidRequest) as caught:
+        refuse_unsupported(schema.model_validate(document).normalised())
+    return caught.value.pointer
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("job/decoder_sequence_length", 8),
+        ("job/compile", True),
+        ("job/trainable/frozen", ["embedding"]),
+        ("job/loss", "dpo"),
+        ("job/reference_model", "llama-3-8b"),
+        ("job/images_per_sample", 1),
+        ("job/image_size", 224),
+        ("job/sequence_lengths", [[128, 1.0]]),
+        ("job/expert_imbalance", 1.5),
+        ("objective/minimize", "cost"),
+        ("objective/tokens", 1e12),
+        ("constraints/fixed/gather_dtype", "fp8"),
+    ],
+)
+def test_a_field_that_cannot_be_answered_is_named(place: str, value: object) -> None:
+    document = copy.deepcopy(REQUEST)
+    here = document
+    *outer, last = place.split("/")
+    for step in outer:
+        here = here.setdefault(step, {})
+    here[last] = value
+    assert pointer_refused(document) == f"/{place}"
+
+
+@pytest.mark.parametrize(
+    ("given", "pointer"),
+    [
+        ({"offload": {"optimizer": 0.5}}, "/plan/offload/optimizer/cpu"),
+        ({"offload": {"optimizer": {"nvme": 0.5}}}, "/plan/offload/optimizer/nvme"),
+        ({"context_parallel_scheme": "mixed"}, "/plan/context_parallel_scheme"),
+        (plan(sharding={"reduce_dtype": "fp8"}), "/plan/sharding/reduce_dtype"),
+        (
+            plan(
+                stages=[
+                    {**STAGE, "chunks": [{"virtual_stage": 0, "layers": [{**LAYERS, "of": "reference"}]}]}
+                ]
+            ),
+            "/plan/stages/0/chunks/0/layers/0/of",
+        ),
+    ],
+)
+def test_a_choice_of_a_plan_that_cannot_be_priced_is_named(given: dict[str, Any], pointer: str) -> None:
+    assert pointer_refused({**REQUEST, "plan": given}) == pointer
+
+
+def test_low_rank_adapters_are_named() -> None:
+    job = {**REQUEST["job"], "trainable": {"kind": "lora", "rank": 16}}
+    assert pointer_refused({**REQUEST, "job": job}) == "/job/trainable/kind"
+
+
+def test_several_node_groups_are_named() -> None:
+    cluster = {"node_groups": [GROUP, {**GROUP, "name": "b"}]}
+    assert pointer_refused({**REQUEST, "cluster": cluster}) == "/cluster/node_groups"
+
+
+def test_what_can_be_answered_passes() -> None:
+    for document in (REQUEST, {**REQUEST, "cluster": {"node_groups": [GROUP]}}):
+        refuse_unsupported(PlanRequestDocument.model_validate(document).normalised())
+    refuse_unsupported(EvaluationRequestDocument.model_validate({**REQUEST, "plan": plan()}).normalised())
