@@ -1,22 +1,40 @@
 """The use cases, top to bottom: plan a training job, evaluate a plan that the caller fixes."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
 
-from planner.cluster import Cluster
+from planner.cluster import Cluster, NodeGroup
 from planner.cost.model import CostModel
 from planner.errors import InvalidRequest
 from planner.expansion import FixedPlan, expand_short_plan, full_plan, read_full_plan
-from planner.explanation import memory_warnings
+from planner.explanation import explain, memory_warnings, provenance_warnings
 from planner.frameworks import framework_by_name
 from planner.job import Constraints, Job, SolverLimits
 from planner.legality import Setting, layout_violations
-from planner.plan import Result, Status, TimelineEvent, UsedProfile
+from planner.plan import (
+    Alternative,
+    NearestFit,
+    Prediction,
+    Result,
+    Shortage,
+    Status,
+    TimelineEvent,
+    UsedProfile,
+)
 from planner.prediction import play, predict, timeline
 from planner.profile import Profile
+from planner.search.best_first import Candidate, SearchOutcome, search
+from planner.search.certificate import certify
+from planner.search.meshes import Space, dimensions, search_space
+from planner.search.shortage import least_need
 from planner.strategy import ShortPlan, TrainingPlan, Violation
-from planner.units import Seconds
+from planner.units import NANOSECONDS_PER_SECOND, Seconds
 from planner.workload.layers import Workload
+
+MOST_ALTERNATIVES: Final = 3
+LARGEST_GROWTH: Final = 64
+"""How many times the devices a nearest fit may ask for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +51,7 @@ class PlanRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """How far a search has come."""
+    """How far a search has come; ``meshes_left`` counts the open nodes of the search."""
 
     best_seconds: Seconds | None
     lower_bound_seconds: Seconds
@@ -46,7 +64,15 @@ def plan_training(request: PlanRequest, *, progress: Callable[[Progress], None] 
 
     Raises InvalidRequest for fixed choices that nothing can satisfy.
     """
-    raise NotImplementedError
+    setting = _setting(request)
+    model = _cost_model(request, setting)
+    space = search_space(setting, request.constraints)
+    outcome = search(space, model, request.solver, report=_reporter(progress))
+    if outcome.best is not None:
+        return _planned(request, model, space, outcome, outcome.best)
+    if outcome.finished:
+        return _nothing_fits(request, model, space)
+    return _result(request, Status.UNKNOWN, warnings=("the time limit ended the search before any plan fit",))
 
 
 def evaluate_plan(request: PlanRequest, plan: TrainingPlan | ShortPlan) -> Result:
@@ -54,17 +80,17 @@ def evaluate_plan(request: PlanRequest, plan: TrainingPlan | ShortPlan) -> Resul
     setting = _setting(request)
     fixed = expand_short_plan(plan, setting) if isinstance(plan, ShortPlan) else read_full_plan(plan, setting)
     violations = _violations(setting, fixed)
-    profiles = _used_profiles(request)
     if violations or fixed.assignment is None:
-        return Result(status=Status.ILLEGAL, violations=violations, profiles=profiles)
-    played = play(_cost_model(request, setting), fixed.layout, fixed.assignment)
-    prediction = predict(played)
-    return Result(
-        status=Status.FITS if prediction.fits else Status.DOES_NOT_FIT,
-        profiles=profiles,
-        plan=full_plan(fixed.layout, fixed.assignment, setting),
+        return _result(request, Status.ILLEGAL, violations=violations)
+    prediction = predict(play(_cost_model(request, setting), fixed.layout, fixed.assignment))
+    written = full_plan(fixed.layout, fixed.assignment, setting)
+    return _result(
+        request,
+        Status.FITS if prediction.fits else Status.DOES_NOT_FIT,
+        plan=written,
         prediction=prediction,
-        warnings=memory_warnings(prediction, memory_fraction=request.constraints.memory_fraction),
+        explanation=explain(written, prediction, memory_fraction=request.constraints.memory_fraction),
+        warnings=(*_warnings(request, prediction), *_idle_devices(setting, written)),
     )
 
 
@@ -76,6 +102,128 @@ def plan_timeline(request: PlanRequest, plan: TrainingPlan) -> tuple[TimelineEve
     if violations or fixed.assignment is None:
         raise InvalidRequest(violations[0].rule, pointer=violations[0].pointer)
     return timeline(play(_cost_model(request, setting), fixed.layout, fixed.assignment))
+
+
+def _planned(
+    request: PlanRequest, model: CostModel, space: Space, outcome: SearchOutcome, best: Candidate
+) -> Result:
+    played = play(model, best.layout, best.assignment)
+    prediction = predict(played)
+    plan = full_plan(best.layout, best.assignment, space.setting)
+    certificate = certify(outcome, best, dimensions=dimensions(space))
+    alternatives = tuple(_alternatives(model, space, outcome, best))
+    return _result(
+        request,
+        Status.OPTIMAL if certificate.proven_optimal else Status.FEASIBLE,
+        plan=plan,
+        prediction=prediction,
+        certificate=certificate,
+        alternatives=alternatives,
+        explanation=explain(
+            plan,
+            prediction,
+            certificate=certificate,
+            alternatives=alternatives,
+            memory_fraction=request.constraints.memory_fraction,
+        ),
+        warnings=_warnings(request, prediction),
+    )
+
+
+def _alternatives(
+    model: CostModel, space: Space, outcome: SearchOutcome, best: Candidate
+) -> Iterator[Alternative]:
+    """Yield the best plans found on other meshes, fastest first."""
+    seen = {best.layout.mesh}
+    for candidate in sorted(outcome.runners_up, key=lambda candidate: candidate.rank):
+        if candidate.layout.mesh in seen:
+            continue
+        seen.add(candidate.layout.mesh)
+        yield Alternative(
+            why="The next best mesh that was solved",
+            plan=full_plan(candidate.layout, candidate.assignment, space.setting),
+            prediction=predict(play(model, candidate.layout, candidate.assignment)),
+        )
+        if len(seen) > MOST_ALTERNATIVES:
+            return
+
+
+def _nothing_fits(request: PlanRequest, model: CostModel, space: Space) -> Result:
+    need = least_need(space, model)
+    if need is None:
+        text = (
+            f"no legal plan uses all {space.num_devices} devices: no product of degrees that the model and "
+            f"the global batch of {request.job.global_batch_size} allow equals their number"
+        )
+        return _result(request, Status.INFEASIBLE, warnings=(text,), nearest_fit=_nearest_fit(request))
+    shortage = Shortage(
+        resource="device_memory",
+        stage=need.stage,
+        node_group=model.group.name,
+        needed_bytes=need.needed_bytes,
+        available_bytes=need.available_bytes,
+    )
+    return _result(request, Status.INFEASIBLE, shortage=(shortage,), nearest_fit=_nearest_fit(request))
+
+
+def _nearest_fit(request: PlanRequest) -> NearestFit | None:
+    """Return the least multiple (by doubling) of the devices on which a plan fits, with that plan."""
+    factor = 2
+    while factor <= LARGEST_GROWTH:
+        grown = _grown(request, factor)
+        if grown is None:
+            return None
+        setting = _setting(grown)
+        model = _cost_model(grown, setting)
+        outcome = search(
+            search_space(setting, grown.constraints), model, replace(grown.solver, relative_gap=1.0)
+        )
+        if outcome.best is not None:
+            plan = full_plan(outcome.best.layout, outcome.best.assignment, setting)
+            return NearestFit(change={"/cluster/num_devices": grown.cluster.num_devices}, plan=plan)
+        factor *= 2
+    return None
+
+
+def _grown(request: PlanRequest, factor: int) -> PlanRequest | None:
+    """Return the request on ``factor`` times the nodes; None where no link joins more of them."""
+    group = request.cluster.node_groups[0]
+    if len(group.levels) < 2:  # noqa: PLR2004 - a second level joins nodes
+        return None
+    devices = group.num_devices * factor
+    levels = (*group.levels[:-1], replace(group.levels[-1], devices=max(group.levels[-1].devices, devices)))
+    grown: NodeGroup = replace(group, num_nodes=group.num_nodes * factor, levels=levels)
+    return replace(request, cluster=replace(request.cluster, node_groups=(grown,)))
+
+
+def _reporter(
+    progress: Callable[[Progress], None] | None,
+) -> Callable[[SearchOutcome, int], None] | None:
+    if progress is None:
+        return None
+
+    def report(outcome: SearchOutcome, nodes_left: int) -> None:
+        best = outcome.best
+        progress(
+            Progress(
+                best_seconds=best.makespan_ns / NANOSECONDS_PER_SECOND if best else None,
+                lower_bound_seconds=outcome.lower_bound_ns / NANOSECONDS_PER_SECOND,
+                meshes_left=nodes_left,
+                meshes_total=outcome.total,
+            )
+        )
+
+    return report
+
+
+def _warnings(request: PlanRequest, prediction: Prediction) -> tuple[str, ...]:
+    fraction = request.constraints.memory_fraction
+    return (*memory_warnings(prediction, memory_fraction=fraction), *provenance_warnings(prediction))
+
+
+def _idle_devices(setting: Setting, plan: TrainingPlan) -> tuple[str, ...]:
+    used, available = plan.mesh.world_size, setting.cluster.num_devices
+    return (f"the plan uses {used} of {available} devices",) if used < available else ()
 
 
 def _violations(setting: Setting, fixed: FixedPlan) -> tuple[Violation, ...]:
@@ -107,5 +255,6 @@ def _cost_model(request: PlanRequest, setting: Setting) -> CostModel:
     )
 
 
-def _used_profiles(request: PlanRequest) -> tuple[UsedProfile, ...]:
-    return tuple(UsedProfile(name=profile.name, digest=profile.digest) for profile in request.profiles)
+def _result(request: PlanRequest, status: Status, **parts: object) -> Result:
+    used = tuple(UsedProfile(name=profile.name, digest=profile.digest) for profile in request.profiles)
+    return replace(Result(status=status, profiles=used), **parts)  # type: ignore[arg-type]  # fields of Result

@@ -1,11 +1,13 @@
 """The layouts to consider: every legal combination of what is decided before layers are split.
 
-A family is the layouts that differ in their virtual stages and schedule alone: they share every
-layer cost, so one cheap bound can rule a whole family out.
+They come in three steps, so that one cheap bound can rule out many at once: meshes with a batch,
+their variants in sharding and recomputation, and the variants' schedules.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from functools import cache
+from math import comb
 from typing import Final
 
 from planner.errors import IllegalChoice, InvalidRequest
@@ -15,10 +17,10 @@ from planner.job import AttentionKind, Constraints
 from planner.legality import (
     Setting,
     divisors,
+    interleaving_fits,
     layout_violations,
     legal_tensor_parallel,
     nearest_values,
-    sequence_is_legal,
 )
 from planner.names import nearest_names
 from planner.strategy import (
@@ -69,7 +71,7 @@ class Space:
 
     setting: Setting
     constraints: Constraints
-    num_devices: int = field(default=0)
+    num_devices: int
 
     def allowed(self, word: str, value: float) -> bool:
         """Whether constraints let a dimension take a value."""
@@ -82,19 +84,6 @@ class Space:
     def fixed(self, word: str) -> object | None:
         """Return the value that the caller fixed, or None."""
         return self.constraints.fixed.get(word)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Family:
-    """Layouts that share mesh, batch, sharding and recomputation; ``base`` runs one chunk per stage."""
-
-    base: Layout
-    schedules: tuple[Schedule, ...]
-
-    def layouts(self) -> Iterator[Layout]:
-        """Yield the family's layouts, fewest virtual stages first."""
-        for schedule in self.schedules:
-            yield replace(self.base, schedule=schedule)
 
 
 def search_space(setting: Setting, constraints: Constraints) -> Space:
@@ -116,19 +105,70 @@ def _check_word(word: str, *, section: str) -> None:
     )
 
 
-def families(space: Space) -> list[Family]:
-    """Return every family with at least one legal layout.
+def meshes(space: Space) -> Iterator[tuple[Mesh, Batch]]:
+    """Yield every legal mesh with every legal batch on it."""
+    for mesh in _meshes(space):
+        if _sequence_splits(space, mesh):
+            yield from ((mesh, batch) for batch in _batches(space, mesh))
 
-    Raises IllegalChoice when the constraints leave none although the job as such has some.
+
+def variants(space: Space, mesh: Mesh, batch: Batch) -> Iterator[Layout]:
+    """Yield the layouts of a mesh and batch that differ in sharding and recomputation; one chunk a stage."""
+    replicas = mesh.data_parallel * mesh.context_parallel
+    for zero_stage in _zero_stages(space, mesh):
+        sharding = zero_sharding(zero_stage, replicas=replicas, framework=space.setting.framework)
+        for recompute in _recompute_choices(space):
+            yield Layout(mesh=mesh, batch=batch, schedule=Schedule(), sharding=sharding, recompute=recompute)
+
+
+def schedules(space: Space, mesh: Mesh, batch: Batch) -> Iterator[Schedule]:
+    """Yield every legal schedule of a mesh and batch, fewest virtual stages first."""
+    stages, framework = mesh.pipeline_parallel, space.setting.framework
+    spare = 2 if framework.empty_ends else 0
+    most = (space.setting.num_layers + spare) // stages
+    for virtual_stages in range(1, most + 1 if stages > 1 else 2):
+        for name in framework.schedules:
+            schedule = Schedule(name=name, virtual_stages=virtual_stages)
+            if _is_considered(space, mesh, batch, schedule):
+                yield schedule
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpaceSize:
+    """How many layouts a space has, and how many plans: layouts times ways to place layers."""
+
+    layouts: int
+    plans: float
+
+
+def space_size(space: Space) -> SpaceSize:
+    """Count the layouts and plans of a space."""
+    modes = [len(choice) for choice in _recompute_choices(space)]
+    layouts, plans = 0, 0.0
+    for mesh, batch in meshes(space):
+        sharding = len(_zero_stages(space, mesh))
+        for schedule in schedules(space, mesh, batch):
+            layouts += sharding * len(modes)
+            chunks = mesh.pipeline_parallel * schedule.virtual_stages
+            plans += sharding * sum(_placements(space, chunks, options) for options in modes)
+    return SpaceSize(layouts=layouts, plans=plans)
+
+
+def _placements(space: Space, chunks: int, options: int) -> float:
+    """Return the ways to give every chunk its layers and every layer one of some options.
+
+    Layers are equal, so they are counted: compositions of their number into chunks, times the ways
+    to choose modes for each layer.
     """
-    found = [
-        Family(base=base, schedules=schedules)
-        for base in _bases(space)
-        if (schedules := tuple(_schedules(space, base)))
-    ]
-    if not found and (space.constraints.fixed or space.constraints.bounds):
-        raise _why_nothing_is_legal(space)
-    return found
+    layers = space.setting.num_layers
+    spare = 2 if space.setting.framework.empty_ends and chunks > 1 else 0
+    return _compositions(layers, chunks, spare) * float(options) ** layers
+
+
+@cache
+def _compositions(layers: int, chunks: int, spare: int) -> float:
+    free = layers - chunks + min(spare, chunks)
+    return float(comb(free + chunks - 1, chunks - 1)) if free >= 0 else 0.0
 
 
 def dimensions(space: Space) -> dict[str, str]:
@@ -161,23 +201,6 @@ def _fixed_by_framework(space: Space, words: Mapping[str, str]) -> dict[str, str
     if words["recompute"] == "searched" and framework.recompute_grain is Grain.JOB:
         found["recompute"] = "searched, one mode for the whole job as the framework decides it"
     return found
-
-
-def _bases(space: Space) -> Iterator[Layout]:
-    for mesh in _meshes(space):
-        for batch in _batches(space, mesh):
-            for zero_stage in _zero_stages(space, mesh):
-                replicas = mesh.data_parallel * mesh.context_parallel
-                for recompute in _recompute_choices(space):
-                    yield Layout(
-                        mesh=mesh,
-                        batch=batch,
-                        schedule=Schedule(),
-                        sharding=zero_sharding(
-                            zero_stage, replicas=replicas, framework=space.setting.framework
-                        ),
-                        recompute=recompute,
-                    )
 
 
 def _meshes(space: Space) -> Iterator[Mesh]:
@@ -253,31 +276,23 @@ def _names_mode(option: Recompute, fixed: object) -> bool:
     return fixed in {option, option.mode}
 
 
-def _schedules(space: Space, base: Layout) -> Iterator[Schedule]:
-    """Yield the schedules and virtual stages that are legal on a base layout."""
-    setting = space.setting
-    if not sequence_is_legal(setting, base):
-        return
-    spare = 2 if setting.framework.empty_ends else 0
-    most = (setting.num_layers + spare) // base.mesh.pipeline_parallel
-    for virtual_stages in range(1, most + 1):
-        if not space.allowed("virtual_stages", virtual_stages):
-            continue
-        for name in setting.framework.schedules:
-            schedule = Schedule(name=name, virtual_stages=virtual_stages)
-            if _is_considered(space, base, schedule):
-                yield schedule
+def _sequence_splits(space: Space, mesh: Mesh) -> bool:
+    length = space.setting.job.sequence_length // mesh.context_parallel
+    return not mesh.sequence_parallel or length % mesh.tensor_parallel == 0
 
 
-def _is_considered(space: Space, base: Layout, schedule: Schedule) -> bool:
-    if (schedule.virtual_stages > 1) != (schedule.name is ScheduleName.INTERLEAVED):
+def _is_considered(space: Space, mesh: Mesh, batch: Batch, schedule: Schedule) -> bool:
+    if not space.allowed("virtual_stages", schedule.virtual_stages):
+        return False
+    interleaved = schedule.name is ScheduleName.INTERLEAVED
+    if (schedule.virtual_stages > 1) != interleaved:
         return False
     fixed = space.fixed("schedule")
     if fixed is not None and fixed not in {schedule.name, schedule}:
         return False
-    if fixed is None and base.mesh.pipeline_parallel == 1 and schedule.name is ScheduleName.GPIPE:
+    if fixed is None and mesh.pipeline_parallel == 1 and schedule.name is ScheduleName.GPIPE:
         return False  # without stages every schedule is gradient accumulation; 1F1B keeps the least
-    return not layout_violations(space.setting, replace(base, schedule=schedule))
+    return not interleaved or interleaving_fits(space.setting, mesh, batch, schedule)
 
 
 def _why_nothing_is_legal(space: Space) -> IllegalChoice:

@@ -1,0 +1,187 @@
+"""Best first over layouts: whatever has the lowest bound is looked at next, until bounds meet the best.
+
+Three kinds of nodes, each opened only when no cheaper one is left: a mesh with a batch (bound: its
+layers' work spread evenly), a variant of it (sharding and recomputation; bound: all its costs, any
+schedule), a layout (bound: its schedule's paths), which the master program solves.
+"""
+
+import heapq
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from planner.cost.model import CostModel, pipeline_shape
+from planner.cost.pipeline import Assignment, PipelineProblem
+from planner.job import SolverLimits
+from planner.search.bounds import layout_bound_ns, spread_bound_ns
+from planner.search.master import Solution, solve
+from planner.search.meshes import Space, meshes, schedules, space_size, variants
+from planner.search.ranking import layout_rank
+from planner.strategy import Batch, Layout, Mesh
+from planner.units import Seconds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """A layout that was solved: its best assignment and what that takes."""
+
+    layout: Layout
+    problem: PipelineProblem
+    assignment: Assignment
+    makespan_ns: int
+
+    @property
+    def rank(self) -> tuple[object, ...]:
+        """Order of preference: time, then fewest techniques, then smallest degrees."""
+        return (self.makespan_ns, layout_rank(self.layout))
+
+
+@dataclass(kw_only=True, slots=True)
+class SearchOutcome:
+    """How a search ended. ``lower_bound_ns`` holds for every plan of the space."""
+
+    best: Candidate | None = None
+    lower_bound_ns: int = 0
+    finished: bool = False
+    total: int = 0
+    plans: float = 0.0
+    solved: int = 0
+    solve_seconds: Seconds = 0.0
+    runners_up: list[Candidate] = field(default_factory=list)
+
+    @property
+    def pruned(self) -> int:
+        """Layouts that no program had to solve."""
+        return self.total - self.solved
+
+
+ProgressReport = Callable[[SearchOutcome, int], None]
+"""Called with the state so far and the number of open nodes."""
+
+
+@dataclass(order=True, slots=True)
+class _Node:
+    bound_ns: int
+    number: int
+    mesh: Mesh = field(compare=False)
+    batch: Batch = field(compare=False)
+    layout: Layout | None = field(compare=False, default=None)
+    problem: PipelineProblem | None = field(compare=False, default=None)
+    is_leaf: bool = field(compare=False, default=False)
+
+
+class _Search:
+    """One search: the open nodes and the best so far."""
+
+    def __init__(self, space: Space, model: CostModel, limits: SolverLimits) -> None:
+        self._space, self._model, self._limits = space, model, limits
+        self._numbers = count()
+        self._open: list[_Node] = []
+        self._unproven_ns: list[int] = []
+        self._deadline = time.monotonic() + limits.time_limit_seconds
+        size = space_size(space)
+        self.outcome = SearchOutcome(total=size.layouts, plans=size.plans)
+        for mesh, batch in meshes(space):
+            self._push(_Node(model.floor_ns(mesh, batch), next(self._numbers), mesh, batch))
+
+    def run(self, report: ProgressReport | None) -> SearchOutcome:
+        started = time.monotonic()
+        while self._open and not self._is_settled(self._open[0].bound_ns):
+            if time.monotonic() > self._deadline:
+                break
+            self.outcome.lower_bound_ns = max(self.outcome.lower_bound_ns, self._open[0].bound_ns)
+            self._open_node(heapq.heappop(self._open))
+            if report is not None:
+                report(self.outcome, len(self._open))
+        self._conclude()
+        self.outcome.solve_seconds = time.monotonic() - started
+        return self.outcome
+
+    def _is_settled(self, bound_ns: int) -> bool:
+        """Whether no plan with at least this bound is worth a look; exact ties are."""
+        best = self.outcome.best
+        if best is None:
+            return False
+        if self._limits.relative_gap > 0:
+            return best.makespan_ns <= bound_ns * (1 + self._limits.relative_gap)
+        return best.makespan_ns < bound_ns
+
+    def _conclude(self) -> None:
+        """Say how the search ended: with everything ruled out, or with what is left as the bound."""
+        best = self.outcome.best
+        left = [*self._unproven_ns, *(node.bound_ns for node in self._open[:1])]
+        left = [bound for bound in left if best is None or bound < best.makespan_ns]
+        self.outcome.finished = not left or (best is not None and self._is_settled(min(left)))
+        if best is not None:
+            left.append(best.makespan_ns)
+        self.outcome.lower_bound_ns = min(left, default=self.outcome.lower_bound_ns)
+
+    def _push(self, node: _Node) -> None:
+        if not self._is_settled(node.bound_ns):
+            heapq.heappush(self._open, node)
+
+    def _open_node(self, node: _Node) -> None:
+        if node.is_leaf:
+            self._solve(node)
+            return
+        for child in self._layouts(node) if node.layout else self._variants(node):
+            self._push(child)
+
+    def _variants(self, node: _Node) -> Iterator[_Node]:
+        for layout in variants(self._space, node.mesh, node.batch):
+            problem = self._model.problem(layout)
+            bound = spread_bound_ns(problem)
+            if bound is not None:
+                bound = max(bound, node.bound_ns)
+                yield _Node(bound, next(self._numbers), node.mesh, node.batch, layout, problem)
+
+    def _layouts(self, node: _Node) -> Iterator[_Node]:
+        assert node.layout is not None
+        assert node.problem is not None
+        for schedule in schedules(self._space, node.mesh, node.batch):
+            layout = replace(node.layout, schedule=schedule)
+            problem = replace(
+                node.problem,
+                shape=pipeline_shape(layout),
+                transfer_blocks=self._space.setting.framework.transfer_blocks(schedule.name),
+            )
+            bound = layout_bound_ns(problem)
+            if bound is not None:
+                bound = max(bound, node.bound_ns)
+                yield _Node(bound, next(self._numbers), node.mesh, node.batch, layout, problem, is_leaf=True)
+
+    def _solve(self, node: _Node) -> None:
+        assert node.layout is not None
+        assert node.problem is not None
+        best = self.outcome.best
+        cutoff = best.makespan_ns if best else None
+        solved = solve(node.problem, cutoff_ns=cutoff, deadline=self._deadline)
+        self.outcome.solved += 1
+        if solved.best is not None:
+            self._keep(node.layout, node.problem, solved.best)
+        if not solved.complete:
+            self._unproven_ns.append(max(solved.lower_bound_ns, node.bound_ns))
+
+    def _keep(self, layout: Layout, problem: PipelineProblem, solution: Solution) -> None:
+        candidate = Candidate(
+            layout=layout,
+            problem=problem,
+            assignment=solution.assignment,
+            makespan_ns=solution.makespan_ns,
+        )
+        best = self.outcome.best
+        if best is None or candidate.rank < best.rank:
+            self.outcome.best, candidate = candidate, best or candidate
+        if candidate is not self.outcome.best:
+            self.outcome.runners_up.append(candidate)
+
+
+def search(
+    space: Space, model: CostModel, limits: SolverLimits, *, report: ProgressReport | None = None
+) -> SearchOutcome:
+    """Return the best plan of a space and the proof: stops when no open bound is below the best.
+
+    The clock ends it early (``finished`` is False then); what it has found and the bound stay valid.
+    """
+    return _Search(space, model, limits).run(report)

@@ -1,0 +1,36 @@
+"""Which of two plans that take exactly equal time is preferred: fewest techniques, then degrees."""
+
+from planner.strategy import Layout, RecomputeMode, ZeroStage
+
+
+def num_techniques(layout: Layout) -> int:
+    """Return how many techniques a layout uses besides plain data parallelism."""
+    mesh = layout.mesh
+    return sum(
+        (
+            mesh.tensor_parallel > 1,
+            mesh.context_parallel > 1,
+            mesh.pipeline_parallel > 1,
+            mesh.expert_parallel > 1,
+            mesh.sequence_parallel,
+            layout.schedule.virtual_stages > 1,
+            layout.sharding.zero_stage > ZeroStage.NONE,
+            any(option.mode is not RecomputeMode.NONE for option in layout.recompute),
+        )
+    )
+
+
+def layout_rank(layout: Layout) -> tuple[int, ...]:
+    """Return the key by which ties are broken, smallest first."""
+    mesh = layout.mesh
+    return (
+        num_techniques(layout),
+        mesh.tensor_parallel,
+        mesh.pipeline_parallel,
+        mesh.context_parallel,
+        layout.schedule.virtual_stages,
+        layout.sharding.zero_stage,
+        layout.batch.micro_batch_size,
+        int(mesh.sequence_parallel),
+        len(layout.schedule.name),
+    )
