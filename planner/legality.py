@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from planner.cluster import Cluster
 from planner.frameworks import Framework
 from planner.job import Job
-from planner.strategy import Layout, RecomputeMode, ScheduleName, Violation
+from planner.strategy import (
+    Batch,
+    Layout,
+    Mesh,
+    RecomputeMode,
+    Schedule,
+    ScheduleName,
+    Violation,
+)
 from planner.workload.layers import Workload
 from planner.workload.transformer import DecoderLayer
 
@@ -159,10 +167,11 @@ def _batch(setting: Setting, layout: Layout) -> Iterator[Violation]:
             )
         return
     if total % data:
+        most = max(setting.cluster.num_devices * data // layout.mesh.world_size, 1)
         yield Violation(
             pointer="/plan/data_parallel",
             rule=f"data_parallel ({data}) must divide the global batch ({total})",
-            nearest_legal=nearest_values(data, divisors(total)),
+            nearest_legal=nearest_values(data, [d for d in divisors(total) if d <= most]),
         )
         return
     yield Violation(
@@ -221,6 +230,14 @@ def _schedule(setting: Setting, layout: Layout) -> Iterator[Violation]:
         yield from _interleaving(setting, layout)
 
 
+def interleaving_fits(setting: Setting, mesh: Mesh, batch: Batch, schedule: Schedule) -> bool:
+    """Whether the micro-batches fill the groups in which chunks take turns."""
+    stages, passes = mesh.pipeline_parallel, batch.num_micro_batches
+    group = schedule.interleave_group_size or stages
+    starved = setting.framework.interleaving_needs_full_groups and 0 < passes % group < stages
+    return passes >= stages and not starved
+
+
 def _interleaving(setting: Setting, layout: Layout) -> Iterator[Violation]:
     stages, passes = layout.mesh.pipeline_parallel, layout.batch.num_micro_batches
     group = layout.schedule.interleave_group_size or stages
@@ -231,9 +248,7 @@ def _interleaving(setting: Setting, layout: Layout) -> Iterator[Violation]:
             "micro-batches",
             nearest_legal=(stages,),
         )
-    elif passes < stages or (
-        setting.framework.interleaving_needs_full_groups and 0 < passes % group < stages
-    ):
+    elif not interleaving_fits(setting, layout.mesh, layout.batch, layout.schedule):
         yield Violation(
             pointer="/plan/virtual_stages",
             rule=f"interleaving {stages} stages needs the micro-batches ({passes}) to fill groups of {group}",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from planner.cluster import Cluster, NodeGroup
+from planner.cluster_presets import cluster_from_preset, cluster_preset_names
 from planner.cost.model import CostModel
 from planner.errors import InvalidRequest
 from planner.expansion import FixedPlan, expand_short_plan, full_plan, read_full_plan
@@ -188,9 +189,11 @@ def _nearest_fit(request: PlanRequest) -> NearestFit | None:
 def _grown(request: PlanRequest, factor: int) -> PlanRequest | None:
     """Return the request on ``factor`` times the nodes; None where no link joins more of them."""
     group = request.cluster.node_groups[0]
+    devices = group.num_devices * factor
+    if request.cluster.name in cluster_preset_names():
+        return replace(request, cluster=cluster_from_preset(request.cluster.name, devices))
     if len(group.levels) < 2:  # noqa: PLR2004 - a second level joins nodes
         return None
-    devices = group.num_devices * factor
     levels = (*group.levels[:-1], replace(group.levels[-1], devices=max(group.levels[-1].devices, devices)))
     grown: NodeGroup = replace(group, num_nodes=group.num_nodes * factor, levels=levels)
     return replace(request, cluster=replace(request.cluster, node_groups=(grown,)))

@@ -27,7 +27,7 @@ from planner.cost.schedules import PipelineShape
 from planner.cost.tally import NOTHING, Cause, Family, Tally, booked, constant, total
 from planner.legality import Setting
 from planner.profile import Estimate, Profile
-from planner.strategy import Layout, Mesh, Recompute, ScheduleName
+from planner.strategy import Batch, Layout, Mesh, Recompute, Schedule, ScheduleName, Sharding
 from planner.units import Bytes, FlopsPerSecond, Seconds
 from planner.workload.layers import Cut, Layer
 from planner.workload.operators import Collective, CollectivePass
@@ -35,6 +35,8 @@ from planner.workload.operators import Collective, CollectivePass
 STEP_OVERHEAD_SECONDS: Final[Seconds] = 4e-3
 """Host work between two steps: loss and norm read back, scheduler, data hand-over (a stated guess)."""
 STEP_OVERHEAD_ERROR: Final = 0.7
+ROUNDING_NS: Final = 2
+"""Most by which rounding a layer's passes one by one exceeds rounding sums of them."""
 NORM_BYTES: Final[Bytes] = 4
 """The squared gradient norm that all ranks exchange before an update."""
 
@@ -95,9 +97,7 @@ class CostModel:
         job = self.setting.job
         self.kernels = KernelCosts(self.group.device, self.profiles, job.precision)
         self.collectives = CollectiveCosts(self.group, self.profiles)
-        self.widths = self.setting.framework.widths(
-            job.precision, moment_values=job.optimizer.moment_values
-        )
+        self.widths = self.setting.framework.widths(job.precision, moment_values=job.optimizer.moment_values)
         self._members = _members(self.setting)
 
     @property
@@ -147,6 +147,27 @@ class CostModel:
             limit_bytes=int(costs.capacity_bytes * self.memory_fraction),
             empty_ends=framework.empty_ends,
         )
+
+    def floor_ns(self, mesh: Mesh, batch: Batch) -> int:
+        """Return a step time that no plan on a mesh with a batch undercuts, by its layers' work alone.
+
+        Work is spread over stages as evenly as fractions allow, nothing is recomputed and no
+        replica is waited for. Stage i also waits for the passes of the i stages before it, which
+        hold at least one layer each (the first one perhaps only the embedding).
+        """
+        layout = Layout(
+            mesh=mesh, batch=batch, schedule=Schedule(), sharding=Sharding(), recompute=(Recompute(),)
+        )
+        cut = self.cut(layout)
+        layer, *ends = (
+            self._layer(member, cut, Recompute(), mesh)
+            for member in (*self._members["decoder"], *self._members["first"], *self._members["last"])
+        )
+        each = _floor_ns(layer)
+        work = self.setting.num_layers * each + sum(_floor_ns(end) for end in ends)
+        stages = mesh.pipeline_parallel
+        waits = each * (stages - 1) * (stages - 2) // 2
+        return (batch.num_micro_batches * work + waits) // stages
 
     def costs(self, layout: Layout) -> LayoutCosts:
         """Return the figures behind a layout's problem, with their causes."""
@@ -354,6 +375,11 @@ def pipeline_shape(layout: Layout) -> PipelineShape:
         num_micro_batches=layout.batch.num_micro_batches,
         group_size=layout.schedule.interleave_group_size if name is ScheduleName.INTERLEAVED else None,
     )
+
+
+def _floor_ns(layer: LayerCost) -> int:
+    """Return both passes of a layer, rounded down: never above what a problem counts for them."""
+    return max(layer.forward.nanoseconds + layer.backward.nanoseconds - ROUNDING_NS, 0)
 
 
 def _fixed(part: PartCost) -> FixedPart:

@@ -61,13 +61,14 @@ def stage_orders(shape: PipelineShape) -> tuple[tuple[Pass, ...], ...]:
 def _stage_order(shape: PipelineShape, stage: int) -> tuple[Pass, ...]:
     forwards = _forward_sequence(shape, stage)
     backwards = _backward_sequence(shape, stage)
-    warm_up = min(_warm_up_passes(shape, stage), len(forwards))
+    warm_up = min(warm_up_passes(shape, stage), len(forwards))
     steady = len(forwards) - warm_up
     paired = chain.from_iterable(zip(forwards[warm_up:], backwards[:steady], strict=True))
     return (*forwards[:warm_up], *paired, *backwards[steady:])
 
 
-def _warm_up_passes(shape: PipelineShape, stage: int) -> int:
+def warm_up_passes(shape: PipelineShape, stage: int) -> int:
+    """Return how many forward passes precede the alternation of passes, were there enough of them."""
     distance = shape.num_stages - stage - 1
     match shape.schedule:
         case ScheduleName.GPIPE:

@@ -14,7 +14,7 @@ from itertools import count
 from planner.cost.model import CostModel, pipeline_shape
 from planner.cost.pipeline import Assignment, PipelineProblem
 from planner.job import SolverLimits
-from planner.search.bounds import layout_bound_ns, spread_bound_ns
+from planner.search.layout_bounds import layout_bound_ns, spread_bound_ns
 from planner.search.master import Solution, solve
 from planner.search.meshes import Space, meshes, schedules, space_size, variants
 from planner.search.ranking import layout_rank

@@ -14,7 +14,7 @@ from planner.cost.critical_path import PathCounts, critical_path
 from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs
 from planner.cost.replay import Replay, replay
 from planner.cost.schedules import Moment, memory_moments
-from planner.search.bounds import layout_bound_ns
+from planner.search.layout_bounds import layout_bound_ns
 from planner.search.incumbent import fits, starting_assignments
 from planner.search.stage_path import stage_path
 

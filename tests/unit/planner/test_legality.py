@@ -78,4 +78,4 @@ def test_divisors_divide(number: int) -> None:
 
 
 def test_nearest_values_are_near_by_ratio() -> None:
-    assert nearest_values(24, (1, 2, 4, 8, 16, 32, 64)) == (8, 16, 32)
+    assert nearest_values(24, (1, 2, 4, 8, 16, 32, 64)) == (16, 32, 64)
