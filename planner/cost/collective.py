@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from planner.cluster import Level, NodeGroup
+from planner.cluster import NodeGroup
 from planner.cost.collective_curves import Curve, Model, curve_through
 from planner.cost.collective_model import LinkModel, bytes_per_rank
 from planner.cost.collective_rows import MeasuredCollectives, network_bandwidth
@@ -19,6 +19,7 @@ OVERLAP_POWER: Final = 4.0
 slowest one where they differ and somewhat more where they are equal."""
 DERIVED_FROM: Final = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_REDUCE)
 """Measured operations that stand in for one that was not, at equal bytes per rank."""
+MANY_RANKS: Final = 2**20
 DERIVED_ERROR: Final = 0.15
 NETWORK_ERROR: Final = 0.15
 UNMEASURED_ERROR: Final = 0.25
@@ -33,10 +34,10 @@ class CollectiveCosts:
         """Take the collective rows of the group's device among the profiles."""
         self._group = group
         own = [profile for profile in profiles if profile.device == group.device.name]
-        rows = MeasuredCollectives(profiles=own)
-        self._links = [_link(group, level) for level in group.levels]
-        self._node_curves = self._curves_inside(rows)
-        self._network_curves = self._curves_between(rows)
+        self._rows = MeasuredCollectives(profiles=own)
+        self._links = [_link(group, number) for number in range(len(group.levels))]
+        self._node_curves: dict[Collective, Curve | None] = {}
+        self._network_curves: dict[tuple[Collective, int], Curve | None] = {}
         self._answers: dict[tuple[Collective, Bytes, GroupShape], Estimate] = {}
 
     def seconds(self, operation: Collective, *, payload_bytes: Bytes, shape: GroupShape) -> Estimate:
@@ -62,8 +63,8 @@ class CollectiveCosts:
         if shape.size == 1 or payload_bytes <= 0:
             return NOTHING
         nodes = -(-shape.size // shape.ranks_per_node)
-        measured = self._network_curves.get((operation, shape.ranks_per_node))
-        if measured is not None and nodes > 1:
+        measured = self._network_curve(operation, shape.ranks_per_node) if nodes > 1 else None
+        if measured is not None:
             return measured.estimate(payload_bytes, nodes)
         return self._by_levels(self._links, operation, payload_bytes, shape.ranks_per_level)
 
@@ -93,60 +94,57 @@ class CollectiveCosts:
     def _innermost(self, operation: Collective, payload_bytes: Bytes, ranks: int) -> Estimate:
         if ranks == 1:
             return NOTHING
-        if operation in self._node_curves:
-            return self._node_curves[operation].estimate(payload_bytes, ranks)
+        curve = self._node_curve(operation)
+        if curve is not None:
+            return curve.estimate(payload_bytes, ranks)
         for other in DERIVED_FROM:
-            if other in self._node_curves:
-                return self._derived(other, operation, payload_bytes, ranks)
+            curve = self._node_curve(other)
+            if curve is not None:
+                return _derived(curve, other, operation, payload_bytes, ranks)
         seconds = self._links[0].seconds(operation, payload_bytes, ranks=ranks)
         return Estimate(seconds=seconds, provenance=Provenance.DATASHEET, relative_error=UNMEASURED_ERROR)
 
-    def _derived(
-        self, measured: Collective, operation: Collective, payload_bytes: Bytes, ranks: int
-    ) -> Estimate:
-        """Return the time of the measured operation at equal bytes per rank."""
-        volume = bytes_per_rank(operation, payload_bytes, ranks)
-        equal_payload = volume / bytes_per_rank(measured, 1.0, ranks)
-        estimate = self._node_curves[measured].estimate(equal_payload, ranks)
-        return Estimate(
-            seconds=estimate.seconds,
-            provenance=Provenance.INTERPOLATED,
-            relative_error=max(DERIVED_ERROR, estimate.relative_error),
+    def _node_curve(self, operation: Collective) -> Curve | None:
+        """Return the curve over ranks of an operation that was measured inside a node."""
+        if operation not in self._node_curves:
+            self._node_curves[operation] = self._make_node_curve(operation)
+        return self._node_curves[operation]
+
+    def _make_node_curve(self, operation: Collective) -> Curve | None:
+        timings = self._rows.inside_node(operation)
+        if not timings:
+            return None
+        link = self._links[0]
+        reference = _link(self._group, 0, bandwidth=self._rows.reference_bandwidth())
+        return curve_through(
+            timings,
+            _node_model(link, operation),
+            reference=None if reference == link else _node_model(reference, operation),
         )
 
-    def _curves_inside(self, rows: MeasuredCollectives) -> dict[Collective, Curve]:
-        """Return curves over ranks for each operation that was measured inside a node."""
-        if not self._links:
-            return {}
-        link = self._links[0]
-        reference = _reference(self._group, self._group.levels[0], rows.reference_bandwidth())
-        timings = {operation: rows.inside_node(operation) for operation in Collective}
-        return {
-            operation: curve_through(
-                of_operation,
-                _node_model(link, operation),
-                reference=None if reference == link else _node_model(reference, operation),
-            )
-            for operation, of_operation in timings.items()
-            if of_operation
-        }
+    def _network_curve(self, operation: Collective, ranks_per_node: int) -> Curve | None:
+        """Return the curve over nodes of an operation that was measured between nodes."""
+        key = (operation, ranks_per_node)
+        if key not in self._network_curves:
+            self._network_curves[key] = self._make_network_curve(operation, ranks_per_node)
+        return self._network_curves[key]
 
-    def _curves_between(self, rows: MeasuredCollectives) -> dict[tuple[Collective, int], Curve]:
-        """Return curves over nodes, for each operation and number of ranks per node that was measured."""
+    def _make_network_curve(self, operation: Collective, ranks_per_node: int) -> Curve | None:
         if len(self._links) != 2:  # noqa: PLR2004 - a node and a network, as the rows have it
-            return {}
+            return None
         network = self._group.levels[1]
-        bandwidth = None if rows.describe_machine() else network_bandwidth(network)
-        links = (self._links[0], _reference(self._group, network, bandwidth))
-        return {
-            (operation, ranks): curve_through(
-                timings,
-                self._levels_model(self._links, operation, ranks),
-                reference=None if links[1] == self._links[1] else self._levels_model(links, operation, ranks),
-            )
-            for operation in Collective
-            for ranks, timings in rows.between_nodes(operation, network).items()
-        }
+        timings = self._rows.between_nodes(operation, network).get(ranks_per_node)
+        if timings is None:
+            return None
+        bandwidth = None if self._rows.describe_machine() else network_bandwidth(network)
+        links = (self._links[0], _link(self._group, 1, bandwidth=bandwidth))
+        return curve_through(
+            timings,
+            self._levels_model(self._links, operation, ranks_per_node),
+            reference=None
+            if links[1] == self._links[1]
+            else self._levels_model(links, operation, ranks_per_node),
+        )
 
     def _levels_model(self, links: Sequence[LinkModel], operation: Collective, ranks_per_node: int) -> Model:
         def seconds(payload_bytes: Bytes, nodes: int) -> Seconds:
@@ -156,15 +154,26 @@ class CollectiveCosts:
         return seconds
 
 
-def _link(group: NodeGroup, level: Level) -> LinkModel:
-    return LinkModel.of(level, is_network=level.devices > group.devices_per_node)
+def _link(group: NodeGroup, number: int, *, bandwidth: BytesPerSecond | None = None) -> LinkModel:
+    """Return the links of a level, the innermost inside a node, with another bandwidth where one is given."""
+    return LinkModel.of(group.levels[number], is_network=number > 0, bandwidth=bandwidth)
 
 
-def _reference(group: NodeGroup, level: Level, bandwidth: BytesPerSecond | None) -> LinkModel:
-    """Return the link that rows ran over: the level's own where they do not say."""
-    if bandwidth is None:
-        return _link(group, level)
-    return LinkModel.of(level, is_network=level.devices > group.devices_per_node, bandwidth=bandwidth)
+def _derived(
+    curve: Curve, measured: Collective, operation: Collective, payload_bytes: Bytes, ranks: int
+) -> Estimate:
+    """Return the time of the measured operation at equal bytes per rank.
+
+    A broadcast is compared over many ranks, or a larger group would seem to move less.
+    """
+    compared = MANY_RANKS if operation is Collective.BROADCAST else ranks
+    volume = bytes_per_rank(operation, payload_bytes, compared)
+    estimate = curve.estimate(volume / bytes_per_rank(measured, 1.0, compared), ranks)
+    return Estimate(
+        seconds=estimate.seconds,
+        provenance=Provenance.INTERPOLATED,
+        relative_error=max(DERIVED_ERROR, estimate.relative_error),
+    )
 
 
 def _node_model(link: LinkModel, operation: Collective) -> Model:

@@ -1,0 +1,35 @@
+import pytest
+
+from planner.cost.leave_one_out import LeftOut, leave_one_out
+from planner.devices import device_by_name
+from planner.profile import Profile, builtin_profiles
+from tests.unit.planner.cost.machines import bench_device, bench_profile
+
+PROFILES = builtin_profiles()
+
+
+def errors(profile: Profile) -> dict[str, LeftOut]:
+    return {one.kind: one for one in leave_one_out(profile, device_by_name(profile.device))}
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+def test_half_of_the_products_are_found_from_their_neighbours_to_five_percent(profile: Profile) -> None:
+    products = errors(profile)["matrix_product bf16 forward"]
+    assert products.rows > 4000
+    assert products.median_abs_error < 0.05
+    assert products.p90_abs_error < 0.15
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+def test_attention_and_collectives_are_found_from_their_neighbours(profile: Profile) -> None:
+    found = errors(profile)
+    assert found["attention forward causal, head dimension 128"].median_abs_error < 0.06
+    assert found["all_reduce inside a node"].median_abs_error < 0.05
+
+
+def test_a_machine_of_few_measurements_has_errors_too() -> None:
+    (products, reduces) = leave_one_out(bench_profile(), bench_device())
+    assert products.kind == "matrix_product fp32 forward, scattered"
+    assert 0 < products.median_abs_error < 0.2
+    assert reduces.kind == "all_reduce inside a node"
+    assert reduces.rows == 2
