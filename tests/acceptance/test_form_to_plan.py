@@ -36,7 +36,7 @@ def _number(page: Page, figure: str) -> float:
 def _plan_small_model(page: Page) -> None:
     page.goto("/")
     page.get_by_label("Model", exact=True).select_option("gpt-2-1.5b")
-    page.get_by_label("System").select_option("a100-sxm-80gb")
+    page.get_by_label("System", exact=True).select_option("a100-sxm-80gb")
     _fill(page, num_devices="8", global_batch_size="512", sequence_length="1,024")
     page.get_by_role("button", name="Find the best plan").click()
     _wait_for_plan(page)
