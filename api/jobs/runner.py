@@ -79,13 +79,11 @@ class PoolRunner:
         """See `Runner.close`."""
         pools = list(self._pools.values())
         self._pools.clear()
-        for pool in pools:
-            pool.shutdown(wait=False, cancel_futures=True)
-        # A search may go on for its whole time limit, and the interpreter would wait for it at its end.
+        # A search may go on for its whole time limit, and nobody waits for it any more.
         for worker in multiprocessing.active_children():
             worker.terminate()
         for pool in pools:
-            pool.shutdown(wait=True)
+            pool.shutdown(wait=True, cancel_futures=True)
 
     def _start(self, kind: PlanKind) -> ProcessPoolExecutor:
         pool = ProcessPoolExecutor(

@@ -1,0 +1,97 @@
+"""From a request to its answer: names resolved, the planner asked, profiles named."""
+
+import copy
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from api.jobs.answering import answer, read_request, resolve, timeline
+from api.schemas.request import EvaluationRequestDocument, PlanRequestDocument
+from api.schemas.result import ResultDocument
+from api.workspace import Workspace
+from planner.errors import InvalidRequest, UnknownName
+from planner.plan import Status
+from tests.unit.api.services import EVALUATION, REQUEST
+
+
+def evaluate(workspace: Workspace, **changes: Any) -> ResultDocument:  # noqa: ANN401 - any field
+    document = EvaluationRequestDocument.model_validate({**EVALUATION, **changes})
+    return answer(document, result_id=uuid4(), library=workspace.library)
+
+
+def test_an_evaluation_is_answered_with_its_prediction(workspace: Workspace) -> None:
+    result = evaluate(workspace)
+    assert result.status is Status.FITS
+    assert result.prediction is not None
+    assert result.prediction.step_time_seconds > 0
+    assert result.request["job"]["framework"] == "megatron-core"
+
+
+def test_a_result_names_profiles_as_they_can_be_looked_up(workspace: Workspace) -> None:
+    (used,) = evaluate(workspace).profiles
+    stored = {summary.name: summary.digest for summary in workspace.profiles.summaries()}
+    assert (used.name, used.digest) == ("h100-sxm/published", stored["h100-sxm/published"])
+
+
+def test_the_plan_of_a_result_gives_the_same_prediction(workspace: Workspace) -> None:
+    first = evaluate(workspace)
+    assert first.plan is not None
+    again = evaluate(workspace, plan=first.plan.model_dump(mode="json"))
+    assert again.plan == first.plan
+    assert again.prediction == first.prediction
+
+
+def test_an_illegal_plan_is_answered_with_its_rules(workspace: Workspace) -> None:
+    result = evaluate(workspace, plan={"tensor_parallel": 5})
+    assert result.status is Status.ILLEGAL
+    assert result.prediction is None
+    assert result.violations[0].pointer == "/plan/tensor_parallel"
+    assert result.violations[0].nearest_legal
+
+
+def test_the_normalised_request_of_a_result_gives_the_same_answer(workspace: Workspace) -> None:
+    first = evaluate(workspace)
+    document = read_request(first.request)
+    again = answer(document, result_id=first.id, library=workspace.library)
+    assert again == first
+
+
+def test_a_step_of_an_evaluated_plan_can_be_drawn(workspace: Workspace) -> None:
+    result = evaluate(workspace)
+    events = timeline(read_request(result.request), result, library=workspace.library)
+    assert {event.operation for event in events} >= {"forward", "backward"}
+
+
+def test_a_result_without_a_plan_cannot_be_drawn(workspace: Workspace) -> None:
+    result = ResultDocument(
+        id=UUID(int=0), version="1", request=dict(EVALUATION), state="done", status=Status.ILLEGAL
+    )
+    with pytest.raises(InvalidRequest):
+        timeline(EvaluationRequestDocument.model_validate(EVALUATION), result, library=workspace.library)
+
+
+def test_profiles_are_those_of_the_device_unless_named(workspace: Workspace) -> None:
+    document = PlanRequestDocument.model_validate(REQUEST)
+    question = resolve(document, library=workspace.library)
+    assert {profile.device for profile in question.request.profiles} == {"H100-SXM5-80GB"}
+    named = PlanRequestDocument.model_validate({**REQUEST, "profiles": ["h200-sxm/published"]})
+    question = resolve(named, library=workspace.library)
+    assert [profile.name for profile in question.request.profiles] == ["h200-sxm/published"]
+
+
+@pytest.mark.parametrize("preset", ["local", "h100-sxn"])
+def test_an_unknown_cluster_is_refused_by_name(workspace: Workspace, preset: str) -> None:
+    request = copy.deepcopy(dict(REQUEST)) | {"cluster": {"preset": preset, "num_devices": 2}}
+    with pytest.raises(UnknownName) as caught:
+        resolve(PlanRequestDocument.model_validate(request), library=workspace.library)
+    assert caught.value.pointer == "/cluster/preset"
+    assert ("meshplan profile" in caught.value.message) == (preset == "local")
+
+
+def test_a_precision_that_the_device_lacks_is_refused_with_those_it_has(workspace: Workspace) -> None:
+    job = {"global_batch_size": 16, "sequence_length": 1024, "precision": "nvfp4"}
+    with pytest.raises(InvalidRequest) as caught:
+        evaluate(workspace, job=job)
+    assert caught.value.pointer == "/job/precision"
+    assert "bf16" in caught.value.nearest_legal
