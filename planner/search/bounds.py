@@ -1,175 +1,185 @@
-"""Lower bounds that never lie: what no split of layers over stages can undercut.
+"""Step times that no plan of a layout undercuts: cheap, and never above the true optimum.
 
-All of them rest on one path through the replayed step: down the pipeline to stage i (forward passes
-of the first chunks of stages 0 to i - 1), all passes of stage i, back up (backward passes of the
-same chunks), and what ends the step on stage 0.
+A path through a stage bounds the step by that stage's layers; any weights over such paths bound it by
+a weighted sum, in which only the total number of layers matters when the weights are chosen so that
+each stage counts alike. Those weights solve one small linear system. Weights are floating-point
+numbers, and any that are not negative give a true bound; the rest is rounded down by SAFETY.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
-from planner.cost.pipeline import FixedPart, PipelineProblem
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.cost.pipeline import PipelineProblem
+from planner.search.capacity import most_layers
+from planner.search.rows import fewest_layers, fixed_parts
 from planner.strategy import ScheduleName
 
+SAFETY: Final = 1e-9
+"""Relative margin for rounding in floating point, far above the errors of a 64-bit sum."""
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Floor:
-    """The least that things take in a problem, whatever option a layer runs by."""
+Reals = NDArray[np.float64]
 
-    layer_ns: int
-    layer_saved_bytes: int
-    layer_working_bytes: int
 
-    @classmethod
-    def of(cls, problem: PipelineProblem) -> "Floor":
-        """Return the componentwise least of all options."""
-        return cls(
-            layer_ns=min(o.forward_ns for o in problem.options) + min(o.backward_ns for o in problem.options),
-            layer_saved_bytes=min(option.saved_bytes for option in problem.options),
-            layer_working_bytes=min(option.working_bytes for option in problem.options),
-        )
+def lower_bound_ns(problem: PipelineProblem) -> int | None:
+    """Return a time that no assignment of a layout undercuts, None when none fits the memory."""
+    if most_layers(problem) is None:
+        return None
+    facts = _facts(problem)
+    match problem.shape.schedule:
+        case ScheduleName.GPIPE:
+            weights, constants = _gpipe_rows(problem, facts)
+        case ScheduleName.ONE_FORWARD_ONE_BACKWARD:
+            weights, constants = _1f1b_rows(problem, facts)
+        case ScheduleName.INTERLEAVED:
+            weights, constants = _through_rows(problem, facts)
+    return max(_weighted(problem, facts, weights, constants), _fullest_stage(problem, weights, constants))
 
 
 def spread_bound_ns(problem: PipelineProblem) -> int | None:
-    """Return a bound for every schedule of a layout, or None where its states alone do not fit.
-
-    The path of stage i is averaged over all stages: whatever the split, the work of all stages adds
-    up to the same, and the longest path is at least the average one.
-    """
-    stages, passes = problem.shape.num_stages, problem.shape.num_micro_batches
-    fixed = (problem.first, problem.last)
-    static = problem.num_layers * problem.static_bytes + sum(part.static_bytes for part in fixed)
-    if problem.base_bytes + static // stages > problem.limit_bytes:
+    """Return a time that no schedule of a 1F1B problem's stages undercuts, None when none fits."""
+    if most_layers(problem, any_schedule=True) is None:
         return None
-    layer_ns = Floor.of(problem).layer_ns
-    work = problem.num_layers * layer_ns + sum(part.forward_ns + part.backward_ns for part in fixed)
-    every = problem.every.forward_ns + problem.every.backward_ns
-    update = problem.num_layers * problem.optimizer_ns + sum(part.optimizer_ns for part in fixed)
-    # Between stage 0 and stage i stand i - 1 chunks of at least one layer, and stage 0's own.
-    waits = (layer_ns + every) * (stages - 1) * (stages - 2) // 2
-    return problem.barrier_ns + (passes * (work + stages * every) + update + waits) // stages
-
-
-def layout_bound_ns(problem: PipelineProblem) -> int | None:
-    """Return a bound for one layout with its schedule, None where memory rules every split out."""
-    lines = [_StageLine.of(problem, stage) for stage in range(problem.shape.num_stages)]
-    if sum(line.most_layers for line in lines) < problem.num_layers:
-        return None
-    if any(line.most_layers < line.fewest_layers for line in lines):
-        return None
-    low = max(line.path_ns(line.fewest_layers) for line in lines)
-    high = max(line.path_ns(min(line.most_layers, problem.num_layers)) for line in lines)
-    while low < high:
-        middle = (low + high) // 2
-        if sum(line.layers_within(middle) for line in lines) >= problem.num_layers:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    facts = _facts(problem)
+    weights, constants = _through_rows(problem, facts, blocking=False)
+    return max(_weighted(problem, facts, weights, constants), _fullest_stage(problem, weights, constants))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _StageLine:
-    """The path of one stage as a line over its layers, and how many layers its memory can hold."""
+class _Facts:
+    """Durations per stage (all chunks together), floating point; ``each`` of one layer's passes."""
 
-    fewest_layers: int
-    most_layers: int
-    start_ns: int
-    slope_ns: int
-
-    @classmethod
-    def of(cls, problem: PipelineProblem, stage: int) -> "_StageLine":
-        floor = Floor.of(problem)
-        chunks = range(stage, problem.shape.num_chunks, problem.shape.num_stages)
-        parts = [problem.fixed_part(chunk) for chunk in chunks]
-        fixed_ns = sum(part.forward_ns + part.backward_ns for part in parts)
-        passes = problem.shape.num_micro_batches
-        update = sum(part.optimizer_ns for part in parts) if stage == 0 else 0
-        return cls(
-            fewest_layers=sum(problem.minimum_layers(chunk) for chunk in chunks),
-            most_layers=_most_layers(problem, stage, floor, parts),
-            start_ns=problem.barrier_ns
-            + update
-            + problem.tied_ns
-            + passes * (fixed_ns + _own_transfers_ns(problem, stage))
-            + _way_ns(problem, stage, floor),
-            slope_ns=passes * floor.layer_ns,
-        )
-
-    def path_ns(self, layers: int) -> int:
-        return self.start_ns + layers * self.slope_ns
-
-    def layers_within(self, limit_ns: int) -> int:
-        """Return the most layers whose path stays within a limit; negative when none does."""
-        if limit_ns < self.path_ns(self.fewest_layers):
-            return -(10**9)
-        if not self.slope_ns:
-            return self.most_layers
-        return min(self.most_layers, (limit_ns - self.start_ns) // self.slope_ns)
+    each: float
+    backward: float
+    fixed: Reals
+    fixed_fill: Reals
+    fewest_fill: Reals
+    update: float
+    before_and_after: float
 
 
-def _way_ns(problem: PipelineProblem, stage: int, floor: Floor) -> int:
-    """Return the least time down to a stage and back up from it."""
-    way = 0
-    for before in range(stage):
-        part = problem.fixed_part(before)
-        way += part.forward_ns + part.backward_ns + problem.minimum_layers(before) * floor.layer_ns
-        way += 2 * problem.transfer_ns
-    # A blocking send back from this stage is part of its own passes, counted there.
-    return way - problem.transfer_ns if stage and problem.transfer_blocks else way
-
-
-def _own_transfers_ns(problem: PipelineProblem, stage: int) -> int:
-    """Return how long blocking sends occupy a stage per micro-batch."""
-    if not problem.transfer_blocks or problem.shape.num_stages == 1:
-        return 0
-    chunks = range(stage, problem.shape.num_chunks, problem.shape.num_stages)
-    sends = sum((chunk > 0) + (chunk < problem.shape.num_chunks - 1) for chunk in chunks)
-    return sends * problem.transfer_ns
-
-
-def _most_layers(problem: PipelineProblem, stage: int, floor: Floor, parts: list[FixedPart]) -> int:
-    """Return how many layers a stage can hold at one moment that every order passes through."""
-    saved = saved_at_warm_up_end(problem, stage)
-    fewest = [problem.minimum_layers(turn * problem.shape.num_stages + stage) for turn in range(len(parts))]
-    used = problem.base_bytes + sum(part.static_bytes for part in parts)
-    used += sum(
-        count * (part.saved_bytes + least * floor.layer_saved_bytes)
-        for count, part, least in zip(saved, parts, fewest, strict=True)
+def _facts(problem: PipelineProblem) -> _Facts:
+    p = problem.shape.num_stages
+    fixed = fixed_parts(problem)
+    work = np.array([part.forward_ns + part.backward_ns for part in fixed], dtype=np.float64)
+    update, around = problem.optimizer_ns, problem.barrier_ns + problem.tied_ns
+    around += sum(part.optimizer_ns for part in fixed[::p])
+    if not problem.gather_overlaps:
+        update += problem.gather_ns
+        around += sum(part.gather_ns for part in fixed[::p])
+    if not problem.reduce_overlaps:
+        update += problem.reduce_ns
+        around += sum(part.reduce_ns for part in fixed[::p])
+    return _Facts(
+        each=float(min(option.forward_ns + option.backward_ns for option in problem.options)),
+        backward=float(min(option.backward_ns for option in problem.options)),
+        fixed=work.reshape(-1, p).sum(axis=0),
+        fixed_fill=work[:p],
+        fewest_fill=np.array(fewest_layers(problem)[:p], dtype=np.float64),
+        update=float(update),
+        before_and_after=float(around),
     )
-    used += sum(fewest) * problem.static_bytes
-    room = problem.limit_bytes - used
-    if room < 0:
-        return -1
-    each = problem.static_bytes + min(saved) * floor.layer_saved_bytes
-    return sum(fewest) + (room // each if each else problem.num_layers)
 
 
-def saved_at_warm_up_end(problem: PipelineProblem, stage: int) -> list[int]:
-    """Return the micro-batches saved per chunk of a stage after the first pass beyond its warm-up."""
-    shape = problem.shape
-    passes, turns = shape.num_micro_batches, shape.virtual_stages
-    distance = shape.num_stages - stage - 1
-    match shape.schedule:
-        case ScheduleName.GPIPE:
-            return [passes]
-        case ScheduleName.ONE_FORWARD_ONE_BACKWARD:
-            return [min(distance + 1, passes)]
-        case ScheduleName.INTERLEAVED:
-            group = shape.group_size or shape.num_stages
-            started = min(2 * distance + (turns - 1) * group + 1, turns * passes)
-            return _spread_over_turns(started, group=group, turns=turns, passes=passes)
+def _through_rows(problem: PipelineProblem, facts: _Facts, *, blocking: bool | None = None) -> tuple[Reals, Reals]:
+    """Fill, all passes of a stage, drain; the stages before it hold at least their fewest layers."""
+    p, m = problem.shape.num_stages, problem.shape.num_micro_batches
+    filled = facts.fixed_fill + facts.each * facts.fewest_fill
+    fill = np.cumsum(filled) - filled
+    weights = np.eye(p) * (m * facts.each)
+    weights[:, 0] += facts.update
+    constants = facts.before_and_after + m * facts.fixed + fill
+    constants += _through_transfers(problem, blocking=problem.transfer_blocks if blocking is None else blocking)
+    return weights, constants
 
 
-def _spread_over_turns(started: int, *, group: int, turns: int, passes: int) -> list[int]:
-    """Return how many of the first ``started`` forward passes each chunk ran."""
-    counts = [0] * turns
-    done = 0
-    for first in range(0, passes, group):
-        size = min(group, passes - first)
-        for turn in range(turns):
-            taken = min(size, started - done)
-            if taken <= 0:
-                return counts
-            counts[turn] += taken
-            done += taken
-    return counts
+def _through_transfers(problem: PipelineProblem, *, blocking: bool) -> Reals:
+    p, m, v = problem.shape.num_stages, problem.shape.num_micro_batches, problem.shape.virtual_stages
+    if p == 1:
+        return np.zeros(1)
+    hops = 2.0 * np.arange(p)
+    if blocking:
+        sends = np.full(p, 2.0 * v)
+        sends[0] -= 1
+        sends[-1] -= 1
+        # While the pipeline fills and drains each stage but the first sends both ways.
+        hops = hops - (np.arange(p) > 0) + m * sends
+    return hops * problem.transfer_ns
+
+
+def _gpipe_rows(problem: PipelineProblem, facts: _Facts) -> tuple[Reals, Reals]:
+    """All passes of one micro-batch through all stages, and of all others through one."""
+    p, m = problem.shape.num_stages, problem.shape.num_micro_batches
+    weights = np.full((p, p), facts.each) + np.eye(p) * ((m - 1) * facts.each)
+    weights[:, 0] += facts.update
+    constants = facts.before_and_after + facts.fixed.sum() + (m - 1) * facts.fixed
+    return weights, constants + _row_transfers(problem, np.ones((p, p)) + np.eye(p) * (m - 1), 2.0 * (p - 1))
+
+
+def _1f1b_rows(problem: PipelineProblem, facts: _Facts) -> tuple[Reals, Reals]:
+    """Fill, down and back with the first micro-batch, stay, down and back with the last one, drain.
+
+    A stage that starts no forward pass after its first backward pass has no such path: there, all its
+    passes, filled and drained, count instead.
+    """
+    p, m = problem.shape.num_stages, problem.shape.num_micro_batches
+    kept = p - np.arange(p)
+    twice = kept < m
+    below = np.tril(np.ones((p, p)), -1)
+    passes = below + np.where(twice[:, None], 2 * below.T, 0.0)
+    passes += np.diag(np.where(twice, m - kept + 1, m).astype(np.float64))
+    weights = passes * facts.each
+    weights[:, 0] += facts.update
+    hops = np.where(twice, 2.0 * np.arange(p) + 4.0 * (kept - 1), 2.0 * np.arange(p))
+    constants = facts.before_and_after + passes @ facts.fixed + _row_transfers(problem, passes, hops)
+    return weights, constants
+
+
+def _row_transfers(problem: PipelineProblem, passes: Reals, hops: Reals | float) -> Reals:
+    """Return the transfers on paths that run each stage's forward and backward pass equally often."""
+    p = problem.shape.num_stages
+    if p == 1:
+        return np.zeros(1)
+    if not problem.transfer_blocks:
+        return np.zeros(p) + hops * problem.transfer_ns
+    sends = np.full(p, 2.0)
+    sends[0] = sends[-1] = 1.0
+    blocked: Reals = passes @ sends * problem.transfer_ns
+    return blocked
+
+
+def _weighted(problem: PipelineProblem, facts: _Facts, weights: Reals, constants: Reals) -> int:
+    """Return the bound of a weighting under which every stage's layers count alike, or nearly."""
+    if facts.each + facts.update == 0:
+        return _safe(float(constants.max()))
+    shares = np.ones(1) / weights[0, 0] if len(weights) == 1 else _shares(weights)
+    total = float(shares.sum())
+    if total <= 0:
+        return 0
+    layers = float((shares @ weights).min()) * problem.num_layers
+    return _safe((layers + float(shares @ constants)) / total)
+
+
+def _shares(weights: Reals) -> Reals:
+    try:
+        solved = np.linalg.solve(weights.T, np.ones(len(weights)))
+    except np.linalg.LinAlgError:
+        return np.ones(len(weights))
+    shares: Reals = np.maximum(solved, 0.0)
+    return shares
+
+
+def _fullest_stage(problem: PipelineProblem, weights: Reals, constants: Reals) -> int:
+    """Return the bound by whichever stage holds at least the average, rounded up."""
+    full = -(-problem.num_layers // problem.shape.num_stages)
+    own = np.diag(weights)
+    elsewhere = np.where(np.eye(len(weights), dtype=bool), np.inf, weights).min(axis=1, initial=np.inf)
+    # A layer elsewhere counts at most as much as one more here, so more than the average is no better.
+    others = np.minimum(elsewhere, own) * (problem.num_layers - full)
+    return _safe(float((constants + own * full + others).min()))
+
+
+def _safe(bound_ns: float) -> int:
+    return max(int(bound_ns * (1 - SAFETY)), 0)

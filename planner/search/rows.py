@@ -1,0 +1,91 @@
+"""Paths and memory as linear rows over the layers of each chunk, in whole nanoseconds and bytes.
+
+Arrays are indexed [row, chunk], [row, chunk, option] or [stage row, chunk]; all integers are 64 bits.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.cost.critical_path import PathCounts
+from planner.cost.pipeline import FixedPart, PipelineProblem
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PathRows:
+    """Lengths of paths: constant + passes' durations + ``layer_ns`` per layer, whatever its option.
+
+    ``forward`` and ``backward`` count the passes of each chunk on the path; the durations of the
+    chunks' fixed parts are in ``constant_ns`` already.
+    """
+
+    forward: Integers
+    backward: Integers
+    layer_ns: Integers
+    constant_ns: Integers
+
+    def option_ns(self, forward_ns: int, backward_ns: int) -> Integers:
+        """Return what a layer adds to each path by chunk, under an option with these durations."""
+        return self.forward * forward_ns + self.backward * backward_ns + self.layer_ns
+
+    def least_ns(self, problem: PipelineProblem) -> Integers:
+        """Return the least that a layer adds to each path, by chunk, under any option."""
+        each = [self.option_ns(option.forward_ns, option.backward_ns) for option in problem.options]
+        return np.minimum.reduce(each)
+
+    def lengths_ns(self, forward_ns: Integers, backward_ns: Integers, layers: Integers) -> Integers:
+        """Return each path's length when layers add these durations to the chunks' passes."""
+        lengths: Integers = (
+            self.constant_ns
+            + self.forward @ forward_ns
+            + self.backward @ backward_ns
+            + self.layer_ns @ layers
+        )
+        return lengths
+
+
+def path_rows(problem: PipelineProblem, paths: Sequence[PathCounts]) -> PathRows:
+    """Return paths as rows; there must be at least one."""
+    forward, backward, gather, reduced, optimizer = (
+        np.array([getattr(path, name) for path in paths], dtype=np.int64)
+        for name in ("forward", "backward", "gather", "reduce", "optimizer")
+    )
+    fixed = fixed_parts(problem)
+    constant = np.array([path.constant_ns for path in paths], dtype=np.int64)
+    for counts, name in (
+        (forward, "forward_ns"),
+        (backward, "backward_ns"),
+        (gather, "gather_ns"),
+        (reduced, "reduce_ns"),
+        (optimizer, "optimizer_ns"),
+    ):
+        constant = constant + counts @ np.array([getattr(part, name) for part in fixed], dtype=np.int64)
+    layer = gather * problem.gather_ns + reduced * problem.reduce_ns + optimizer * problem.optimizer_ns
+    return PathRows(forward=forward, backward=backward, layer_ns=layer, constant_ns=constant)
+
+
+def joined(first: PathRows, second: PathRows) -> PathRows:
+    """Return the rows of both, in order."""
+    return PathRows(
+        forward=np.concatenate((first.forward, second.forward)),
+        backward=np.concatenate((first.backward, second.backward)),
+        layer_ns=np.concatenate((first.layer_ns, second.layer_ns)),
+        constant_ns=np.concatenate((first.constant_ns, second.constant_ns)),
+    )
+
+
+def fixed_parts(problem: PipelineProblem) -> list[FixedPart]:
+    """Return what every chunk carries besides counted layers, in chunk order."""
+    last = problem.shape.num_chunks - 1
+    middle = problem.fixed_part(1) if last > 1 else FixedPart()
+    return [problem.fixed_part(0), *[middle] * (last - 1), *([problem.fixed_part(last)] if last else [])]
+
+
+def fewest_layers(problem: PipelineProblem) -> list[int]:
+    """Return the fewest layers that each chunk may hold, in chunk order."""
+    chunks = range(problem.shape.num_chunks)
+    return [problem.minimum_layers(chunk) for chunk in chunks]

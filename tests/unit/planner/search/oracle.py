@@ -1,0 +1,139 @@
+"""The best plan of a small problem, found by trying everything.
+
+Layers are numbered, every split into chunks and every option of every layer is enumerated, each plan
+is played by following its passes one by one, and its memory is counted along the way. Shares nothing
+with the search but the costs of layers and the order of passes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations_with_replacement, product
+
+from planner.cost.pipeline import FixedPart, LayerOption, PipelineProblem
+from planner.cost.schedules import stage_orders
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One chunk of numbered layers: its fixed part and the option of each layer."""
+
+    fixed: FixedPart
+    layers: tuple[LayerOption, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The least step time of all plans that fit, None when none does; the least need of memory."""
+
+    makespan_ns: int | None
+    needed_bytes: int
+
+
+def best_plan(problem: PipelineProblem) -> Answer:
+    """Return the least time of any plan that fits, and the least memory that any plan needs."""
+    best, need = None, None
+    seen: set[tuple[object, ...]] = set()
+    for chunks in plans(problem):
+        # Two plans whose chunks run the same options in another order take the same time.
+        key = tuple(tuple(sorted(map(repr, chunk.layers))) for chunk in chunks)
+        if key in seen:
+            continue
+        seen.add(key)
+        peak = max(peak_bytes(problem, chunks, stage) for stage in range(problem.shape.num_stages))
+        need = peak if need is None else min(need, peak)
+        if peak <= problem.limit_bytes:
+            makespan = step_ns(problem, chunks)
+            best = makespan if best is None else min(best, makespan)
+    assert need is not None
+    return Answer(makespan_ns=best, needed_bytes=need)
+
+
+def plans(problem: PipelineProblem) -> Iterator[list[Chunk]]:
+    """Yield every split of the numbered layers with every option for each layer."""
+    count, layers = problem.shape.num_chunks, problem.num_layers
+    for ends in combinations_with_replacement(range(layers + 1), count - 1):
+        edges = (0, *ends, layers)
+        sizes = [edges[i + 1] - edges[i] for i in range(count)]
+        if any(sizes[i] < problem.minimum_layers(i) for i in range(count)):
+            continue
+        for options in product(problem.options, repeat=layers):
+            yield [
+                Chunk(problem.fixed_part(i), tuple(options[edges[i] : edges[i + 1]])) for i in range(count)
+            ]
+
+
+def peak_bytes(problem: PipelineProblem, chunks: list[Chunk], stage: int) -> int:
+    """Return the most bytes held on a stage, passes followed one by one."""
+    p = problem.shape.num_stages
+    held = problem.base_bytes
+    for chunk in chunks[stage::p]:
+        held += chunk.fixed.static_bytes + sum(problem.static_bytes for _ in chunk.layers)
+    peak = held
+    for step in stage_orders(problem.shape)[stage]:
+        chunk = chunks[step.chunk]
+        saved = chunk.fixed.saved_bytes + sum(layer.saved_bytes for layer in chunk.layers)
+        if step.backward:
+            working = max([chunk.fixed.working_bytes, *(layer.working_bytes for layer in chunk.layers)])
+            peak = max(peak, held + working)
+            held -= saved
+        else:
+            held += saved
+            peak = max(peak, held)
+    return peak
+
+
+def step_ns(problem: PipelineProblem, chunks: list[Chunk]) -> int:
+    """Return the time of a step by letting every stage run its next pass when its input is there."""
+    p, count, m = problem.shape.num_stages, len(chunks), problem.shape.num_micro_batches
+    orders = [list(order) for order in stage_orders(problem.shape)]
+    sums = [[sum(values) for values in zip(*_durations(problem, chunk), strict=True)] for chunk in chunks]
+    hop = problem.transfer_ns if p > 1 else 0
+    clock = [problem.barrier_ns + sum(sums[c][2] for c in range(s, count, p)) for s in range(p)]
+    gathered = [0] * count
+    for c in range(count):
+        gathered[c] = (gathered[c - p] if c >= p else clock[c]) + sums[c][3]
+    if not problem.gather_overlaps:
+        clock = [gathered[count - p + s] for s in range(p)]
+    ends: dict[tuple[bool, int, int], int] = {}
+    starts: dict[tuple[bool, int, int], int] = {}
+    waiting = [0] * p
+    while any(waiting[s] < len(orders[s]) for s in range(p)):
+        for s in range(p):
+            if waiting[s] == len(orders[s]):
+                continue
+            step = orders[s][waiting[s]]
+            source = step.chunk + (1 if step.backward else -1)
+            begin = clock[s]
+            if 0 <= source < count:
+                fed = ends.get((step.backward, source, step.micro_batch))
+                if fed is None:
+                    continue
+                begin = max(begin, fed + (0 if problem.transfer_blocks else hop))
+            goes_on = step.chunk != (0 if step.backward else count - 1)
+            end = begin + sums[step.chunk][1 if step.backward else 0]
+            end += hop if problem.transfer_blocks and goes_on else 0
+            first_use = not step.backward and step.micro_batch == 0
+            if first_use and problem.gather_overlaps and sums[step.chunk][3]:
+                end = max(end, gathered[step.chunk] + problem.gather_bucket_ns)
+            key = (step.backward, step.chunk, step.micro_batch)
+            starts[key], ends[key], clock[s] = begin, end, end
+            waiting[s] += 1
+    finished = list(clock)
+    for s in range(p):
+        reduced = 0 if problem.reduce_overlaps else clock[s]
+        for c in reversed(range(s, count, p)):
+            if problem.reduce_overlaps and sums[c][4]:
+                key = (True, c, m - 1)
+                reduced = max(reduced, starts[key]) + sums[c][4]
+                reduced = max(reduced, ends[key] + problem.reduce_bucket_ns)
+            else:
+                reduced += sums[c][4]
+        finished[s] = max(clock[s], reduced)
+    return max(*finished, max(finished[0], finished[-1]) + problem.tied_ns)
+
+
+def _durations(problem: PipelineProblem, chunk: Chunk) -> list[tuple[int, int, int, int, int]]:
+    part = chunk.fixed
+    fixed = (part.forward_ns, part.backward_ns, part.optimizer_ns, part.gather_ns, part.reduce_ns)
+    rest = (problem.optimizer_ns, problem.gather_ns, problem.reduce_ns)
+    return [fixed, *((layer.forward_ns, layer.backward_ns, *rest) for layer in chunk.layers)]
