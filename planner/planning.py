@@ -27,7 +27,7 @@ from planner.prediction import play, predict, timeline
 from planner.profile import Profile
 from planner.search.best_first import Candidate, SearchOutcome, search
 from planner.search.certificate import certify
-from planner.search.meshes import Space, dimensions, search_space
+from planner.search.meshes import Space, dimensions, search_space, why_nothing_is_legal
 from planner.search.shortage import least_need
 from planner.strategy import ShortPlan, TrainingPlan, Violation
 from planner.units import NANOSECONDS_PER_SECOND, Seconds
@@ -69,6 +69,8 @@ def plan_training(request: PlanRequest, *, progress: Callable[[Progress], None] 
     model = _cost_model(request, setting)
     space = search_space(setting, request.constraints)
     outcome = search(space, model, request.solver, report=_reporter(progress))
+    if outcome.total == 0 and (request.constraints.fixed or request.constraints.bounds):
+        raise why_nothing_is_legal(space)
     if outcome.best is not None:
         return _planned(request, model, space, outcome, outcome.best)
     if outcome.finished:
@@ -190,8 +192,9 @@ def _grown(request: PlanRequest, factor: int) -> PlanRequest | None:
     """Return the request on ``factor`` times the nodes; None where no link joins more of them."""
     group = request.cluster.node_groups[0]
     devices = group.num_devices * factor
-    if request.cluster.name in cluster_preset_names():
-        return replace(request, cluster=cluster_from_preset(request.cluster.name, devices))
+    preset = request.cluster.name.split(":")[0]
+    if preset in cluster_preset_names():
+        return replace(request, cluster=cluster_from_preset(preset, devices))
     if len(group.levels) < 2:  # noqa: PLR2004 - a second level joins nodes
         return None
     levels = (*group.levels[:-1], replace(group.levels[-1], devices=max(group.levels[-1].devices, devices)))

@@ -295,7 +295,7 @@ def _is_considered(space: Space, mesh: Mesh, batch: Batch, schedule: Schedule) -
     return not interleaved or interleaving_fits(space.setting, mesh, batch, schedule)
 
 
-def _why_nothing_is_legal(space: Space) -> IllegalChoice:
+def why_nothing_is_legal(space: Space) -> IllegalChoice:
     """Return the rule that the fixed choices break, with the nearest legal values."""
     fixed = space.constraints.fixed
     for violation in _violations_of(space, _probe(space)):

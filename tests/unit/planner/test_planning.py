@@ -1,0 +1,263 @@
+"""Whole requests: the plan equals brute force, holds its promises, and comes back the same."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.cost.model import CostModel
+from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs, stage_peak_bytes
+from planner.cost.replay import replay
+from planner.errors import IllegalChoice, InvalidRequest
+from planner.expansion import zero_sharding
+from planner.frameworks import Grain
+from planner.job import Constraints
+from planner.legality import Setting, divisors, layout_violations
+from planner.plan import Status
+from planner.planning import Progress, evaluate_plan, plan_training
+from planner.strategy import Batch, Layout, Mesh, Recompute, Schedule, ScheduleName, ShortPlan
+from planner.units import NANOSECONDS_PER_SECOND
+from tests.unit.planner.settings import request_of, setting
+
+
+def small(
+    *, framework: str, num_devices: int, num_layers: int, batch: int, model: str = "gpt-2-355m"
+) -> Setting:
+    return setting(
+        model=model,
+        cluster="a100-sxm-80gb",
+        num_devices=num_devices,
+        num_layers=num_layers,
+        global_batch_size=batch,
+        sequence_length=1024,
+        framework=framework,
+    )
+
+
+def every_layout(judged: Setting) -> Iterator[Layout]:
+    """Enumerate by plain loops; the rules alone decide what is legal."""
+    devices, framework = judged.cluster.num_devices, judged.framework
+    degrees = divisors(devices)
+    choices: list[tuple[Recompute, ...]] = [framework.recompute]
+    if framework.recompute_grain is Grain.JOB:
+        choices = [(option,) for option in framework.recompute]
+    for tensor, context, pipeline, size in product(
+        degrees, degrees, degrees, divisors(judged.job.global_batch_size)
+    ):
+        data = devices // (tensor * context * pipeline)
+        if tensor * context * pipeline * data != devices or judged.job.global_batch_size % (data * size):
+            continue
+        passes = judged.job.global_batch_size // (data * size)
+        for sequence, zero, name, turns, recompute in product(
+            (False, True),
+            framework.zero_stages,
+            framework.schedules,
+            range(1, judged.num_layers + 3),
+            choices,
+        ):
+            if (sequence and tensor == 1) or (zero and data * context == 1):
+                continue
+            if turns * pipeline > judged.num_layers + 2 or (turns > 1 and pipeline == 1):
+                continue
+            layout = Layout(
+                mesh=Mesh(
+                    data_parallel=data,
+                    tensor_parallel=tensor,
+                    context_parallel=context,
+                    pipeline_parallel=pipeline,
+                    sequence_parallel=sequence,
+                ),
+                batch=Batch(micro_batch_size=size, num_micro_batches=passes),
+                schedule=Schedule(name=name, virtual_stages=turns),
+                sharding=zero_sharding(zero, replicas=data * context, framework=framework),
+                recompute=recompute,
+            )
+            if not layout_violations(judged, layout):
+                yield layout
+
+
+def every_assignment(problem: PipelineProblem) -> Iterator[Assignment]:
+    """Give the layers one by one to chunks and options, in every way."""
+    chunks, options = problem.shape.num_chunks, len(problem.options)
+
+    def fill(chunk: int, left: int) -> Iterator[tuple[tuple[int, ...], ...]]:
+        if chunk == chunks:
+            if left == 0:
+                yield ()
+            return
+        for counts in product(range(left + 1), repeat=options):
+            if problem.minimum_layers(chunk) <= sum(counts) <= left:
+                for rest in fill(chunk + 1, left - sum(counts)):
+                    yield (counts, *rest)
+
+    yield from fill(0, problem.num_layers)
+
+
+def brute_force_ns(judged: Setting, *, memory_fraction: float) -> int | None:
+    request = request_of(judged)
+    model = CostModel(
+        setting=judged,
+        group=judged.cluster.node_groups[0],
+        profiles=request.profiles,
+        memory_fraction=memory_fraction,
+    )
+    best: int | None = None
+    for layout in every_layout(judged):
+        problem = model.problem(layout)
+        for assignment in every_assignment(problem):
+            costs = chunk_costs(problem, assignment)
+            stages = range(problem.shape.num_stages)
+            if max(stage_peak_bytes(problem, costs, stage) for stage in stages) <= problem.limit_bytes:
+                taken = replay(problem, costs).makespan_ns
+                best = taken if best is None else min(best, taken)
+    return best
+
+
+@settings(max_examples=12)
+@given(
+    framework=st.sampled_from(["megatron-core", "pytorch", "any"]),
+    num_devices=st.sampled_from([1, 2, 4]),
+    num_layers=st.integers(1, 3),
+    batch=st.sampled_from([2, 4, 6]),
+    memory_fraction=st.sampled_from([0.94, 0.05, 0.03]),
+)
+def test_no_plan_of_a_small_space_beats_the_returned_one(
+    framework: str, num_devices: int, num_layers: int, batch: int, memory_fraction: float
+) -> None:
+    judged = small(framework=framework, num_devices=num_devices, num_layers=num_layers, batch=batch)
+    expected = brute_force_ns(judged, memory_fraction=memory_fraction)
+    result = plan_training(request_of(judged, constraints=Constraints(memory_fraction=memory_fraction)))
+    if expected is None:
+        assert result.status is Status.INFEASIBLE
+        assert result.shortage[0].needed_bytes > result.shortage[0].available_bytes
+    else:
+        assert result.certificate is not None
+        assert result.status is Status.OPTIMAL
+        assert round(result.certificate.value * NANOSECONDS_PER_SECOND) == expected
+
+
+def test_a_returned_plan_evaluates_to_the_same_prediction() -> None:
+    request = request_of(small(framework="any", num_devices=4, num_layers=6, batch=8))
+    result = plan_training(request)
+    assert result.plan is not None
+    again = evaluate_plan(request, result.plan)
+    assert again.prediction == result.prediction
+    assert again.plan == result.plan
+
+
+def test_the_same_request_gets_the_same_answer() -> None:
+    request = request_of(small(framework="megatron-core", num_devices=4, num_layers=6, batch=8))
+    first, second = plan_training(request), plan_training(request)
+    assert first.plan == second.plan
+    assert first.prediction == second.prediction
+
+
+def test_the_breakdown_adds_up_to_the_step() -> None:
+    judged = small(framework="megatron-core", num_devices=8, num_layers=8, batch=16)
+    for plan in (
+        ShortPlan(pipeline_parallel=4, data_parallel=2),
+        ShortPlan(tensor_parallel=2, pipeline_parallel=2, virtual_stages=2, sequence_parallel=True),
+        ShortPlan(zero_stage=3),
+    ):
+        prediction = evaluate_plan(request_of(judged), plan).prediction
+        assert prediction is not None
+        parts = prediction.breakdown_seconds
+        whole = sum(getattr(parts, name) for name in parts.__dataclass_fields__)
+        assert whole == pytest.approx(prediction.step_time_seconds)
+        assert min(getattr(parts, name) for name in parts.__dataclass_fields__) >= 0
+        for stage in prediction.memory:
+            total = sum(
+                getattr(stage.breakdown_bytes, name) for name in stage.breakdown_bytes.__dataclass_fields__
+            )
+            assert total == pytest.approx(stage.peak_bytes)
+
+
+def test_what_does_not_fit_says_how_much_is_missing_and_what_would_fit() -> None:
+    judged = setting(
+        model="llama-3-70b",
+        cluster="a100-sxm-40gb",
+        num_devices=8,
+        global_batch_size=64,
+        sequence_length=2048,
+    )
+    result = plan_training(request_of(judged))
+    assert result.status is Status.INFEASIBLE
+    shortage = result.shortage[0]
+    assert shortage.needed_bytes > 70e9 * 18 / 8 > shortage.available_bytes
+    assert result.nearest_fit is not None
+    assert result.nearest_fit.change == {"/cluster/num_devices": 64}
+
+
+@pytest.mark.parametrize(
+    ("fixed", "pointer", "nearest"),
+    [
+        ({"tensor_parallel": 3}, "/constraints/fixed/tensor_parallel", 2),
+        ({"context_parallel": 5}, "/constraints/fixed/context_parallel", 4),
+        ({"data_parallel": 64}, "/constraints/fixed/data_parallel", None),
+        ({"zero_stage": 2, "tensor_parallel": 7}, "/constraints/fixed/tensor_parallel", 8),
+        ({"schedule": "gpipe"}, "/constraints/fixed/schedule", "1f1b"),
+    ],
+)
+def test_an_illegal_fixed_choice_is_refused_with_the_nearest_legal_ones(
+    fixed: dict[str, object], pointer: str, nearest: object
+) -> None:
+    judged = setting(model="gpt-2-355m", cluster="a100-sxm-80gb", sequence_length=1024)
+    with pytest.raises(IllegalChoice) as refused:
+        plan_training(request_of(judged, constraints=Constraints(fixed=fixed)))
+    assert refused.value.pointer == pointer
+    if nearest is not None:
+        assert nearest in refused.value.nearest_legal
+
+
+def test_an_unknown_decision_is_refused_by_name() -> None:
+    judged = small(framework="any", num_devices=2, num_layers=2, batch=2)
+    with pytest.raises(InvalidRequest) as refused:
+        plan_training(request_of(judged, constraints=Constraints(fixed={"tensor_paralel": 2})))
+    assert refused.value.nearest_legal[0] == "tensor_parallel"
+
+
+def test_fixed_choices_are_kept_and_reported() -> None:
+    judged = small(framework="megatron-core", num_devices=8, num_layers=8, batch=16)
+    fixed = {"pipeline_parallel": 4, "micro_batch_size": 2}
+    result = plan_training(request_of(judged, constraints=Constraints(fixed=fixed)))
+    assert result.plan is not None
+    assert result.certificate is not None
+    assert result.plan.mesh.pipeline_parallel == 4
+    assert result.plan.batch.micro_batch_size == 2
+    assert result.certificate.dimensions["pipeline_parallel"] == "fixed by user"
+
+
+def test_progress_is_reported_and_bounds_never_fall() -> None:
+    seen: list[Progress] = []
+    plan_training(
+        request_of(small(framework="megatron-core", num_devices=8, num_layers=8, batch=16)),
+        progress=seen.append,
+    )
+    bounds = [entry.lower_bound_seconds for entry in seen]
+    assert bounds == sorted(bounds)
+    assert seen[-1].best_seconds is not None
+
+
+def test_a_search_without_time_says_unknown() -> None:
+    request = request_of(small(framework="megatron-core", num_devices=8, num_layers=8, batch=16))
+    hurried = replace(request, solver=replace(request.solver, time_limit_seconds=1e-9))
+    assert plan_training(hurried).status is Status.UNKNOWN
+
+
+def test_several_node_groups_are_refused_by_name() -> None:
+    request = request_of(small(framework="any", num_devices=2, num_layers=2, batch=2))
+    group = request.cluster.node_groups[0]
+    both = replace(request.cluster, node_groups=(group, replace(group, name="other")))
+    with pytest.raises(InvalidRequest) as refused:
+        plan_training(replace(request, cluster=both))
+    assert refused.value.pointer == "/cluster/node_groups"
+
+
+def test_gpipe_is_legal_where_the_framework_has_it() -> None:
+    judged = small(framework="pytorch", num_devices=2, num_layers=4, batch=4)
+    schedule = Schedule(name=ScheduleName.GPIPE)
+    result = evaluate_plan(request_of(judged), ShortPlan(pipeline_parallel=2, schedule=schedule))
+    assert result.status is Status.FITS
