@@ -1,6 +1,5 @@
 """Well-known systems as clusters, with the number of devices free."""
 
-import difflib
 import json
 from collections.abc import Mapping
 from functools import cache
@@ -10,11 +9,11 @@ from typing import Any, Final
 from planner.cluster import Cluster, Host, Level, NodeGroup, Nvme, Topology
 from planner.devices import device_by_name
 from planner.errors import InvalidRequest, UnknownName
+from planner.names import nearest_names
 
 PACKAGE: Final = "planner.clusters"
 MAX_DEVICES: Final = 2**20
 """A million devices: ten times the largest cluster built so far."""
-NEAREST: Final = 3
 
 
 @cache
@@ -27,7 +26,7 @@ def cluster_preset_names() -> tuple[str, ...]:
 def cluster_preset_document(name: str) -> Mapping[str, Any]:
     """Return a system as its file says it, with its sources; UnknownName gives the nearest names."""
     if name not in cluster_preset_names():
-        nearest = difflib.get_close_matches(name, cluster_preset_names(), n=NEAREST, cutoff=0.0)
+        nearest = nearest_names(name, cluster_preset_names())
         raise UnknownName(
             f"no cluster {name!r}; nearest: {', '.join(nearest)}",
             pointer="/cluster/preset",

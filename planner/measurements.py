@@ -61,10 +61,6 @@ class KernelTable:
             raise KeyError(dim)
         return self.shapes[:, self.dims.index(dim)]
 
-    def without(self, drop: NDArray[np.bool_]) -> "KernelTable":
-        """Return the table without the rows where ``drop`` is true."""
-        return self.rows(np.flatnonzero(~drop))
-
     def rows(self, index: NDArray[np.int64]) -> "KernelTable":
         """Return the rows of ``index``, in that order."""
         return KernelTable(

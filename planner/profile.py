@@ -1,21 +1,21 @@
 """Measured speeds of one kind of hardware: what was measured, by whom, and how to read it."""
 
 import gzip
-import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-import numpy as np
-
 from planner.errors import InvalidRequest, UnknownName
 from planner.measurements import CollectiveRow, KernelTable, Source, TransferRow
+from planner.names import nearest_names
 from planner.profile_columns import tables_from_columns
+from planner.profile_digest import content_digest
 from planner.profile_document import MAX_NAME_LENGTH, RefusedRow, read_rows
+from planner.profile_rows import collective_document, kernel_documents, transfer_document
 from planner.units import Seconds
 
 FORMAT: Final = "meshplan-profile/1"
@@ -78,7 +78,10 @@ class Profile:
 
     def __post_init__(self) -> None:
         """Name the content by its hash."""
-        object.__setattr__(self, "digest", _digest(self))
+        head = [FORMAT, self.name, self.device, self.software, self.facts]
+        rows = [*map(collective_document, self.collectives), *map(transfer_document, self.transfers)]
+        content = content_digest(head, kernels=self.kernels, sources=self.sources, rows=rows)
+        object.__setattr__(self, "digest", content)
 
     @classmethod
     def from_document(cls, document: Mapping[str, object]) -> "Profile":
@@ -121,9 +124,9 @@ class Profile:
             "device": self.device,
             "software": dict(self.software),
             "facts": dict(self.facts),
-            "kernels": [row for table in self.kernels for row in self._kernel_documents(table)],
-            "collectives": [_collective_document(row) for row in self.collectives],
-            "transfers": [_transfer_document(row) for row in self.transfers],
+            "kernels": [row for table in self.kernels for row in kernel_documents(table, self.sources)],
+            "collectives": [collective_document(row) for row in self.collectives],
+            "transfers": [transfer_document(row) for row in self.transfers],
         }
 
     @property
@@ -134,26 +137,6 @@ class Profile:
     def tables(self, operator: str) -> tuple[KernelTable, ...]:
         """Return all tables of one operator."""
         return tuple(table for table in self.kernels if table.operator == operator)
-
-    def _kernel_documents(self, table: KernelTable) -> Iterator[dict[str, Any]]:
-        columns = zip(
-            table.shape_documents(),
-            table.seconds.tolist(),
-            table.spread_seconds.tolist(),
-            table.source_index.tolist(),
-            strict=True,
-        )
-        for shape, seconds, spread, source in columns:
-            yield {
-                "operator": table.operator,
-                "dtype": table.dtype,
-                "phase": table.phase,
-                "shape": shape,
-                "seconds": seconds,
-                "spread_seconds": None if spread != spread else spread,  # noqa: PLR0124 - NaN
-                "source": self.sources[source].source,
-                "source_ref": self.sources[source].source_ref,
-            }
 
 
 @cache
@@ -168,9 +151,8 @@ def builtin_profile_names() -> tuple[str, ...]:
 def builtin_profile(name: str) -> Profile:
     """Return one built-in profile; UnknownName when there is none of that name."""
     if name not in builtin_profile_names():
-        raise UnknownName(
-            f"no built-in profile {name!r}", pointer="/profiles", nearest_legal=builtin_profile_names()
-        )
+        nearest = nearest_names(name, builtin_profile_names())
+        raise UnknownName(f"no built-in profile {name!r}", pointer="/profiles", nearest_legal=nearest)
     file = resources.files(BUILTIN_PACKAGE) / (name.removesuffix("/published") + ".json.gz")
     columns = json.loads(gzip.decompress(file.read_bytes()))
     return Profile(
@@ -207,60 +189,3 @@ def _object(document: Mapping[str, object], key: str) -> Mapping[str, Any]:
     if isinstance(value, Mapping):
         return value
     raise InvalidProfile(f"{key} must be an object", pointer=f"/{key}")
-
-
-def _collective_document(row: CollectiveRow) -> dict[str, Any]:
-    return {
-        "operation": row.operation,
-        "world_size": row.world_size,
-        "ranks_per_node": row.ranks_per_node,
-        "payload_bytes": int(row.payload_bytes),
-        "seconds": row.seconds,
-        "spread_seconds": row.spread_seconds,
-        "dtype": row.dtype,
-        "algorithm": row.algorithm,
-        "intra_link": row.intra_link,
-        "inter_link": row.inter_link,
-        "source": row.source.source,
-        "source_ref": row.source.source_ref,
-    }
-
-
-def _transfer_document(row: TransferRow) -> dict[str, Any]:
-    return {
-        "operation": row.operation,
-        "payload_bytes": None if row.payload_bytes is None else int(row.payload_bytes),
-        "bytes_per_second": row.bytes_per_second,
-        "source": row.source.source,
-        "source_ref": row.source.source_ref,
-    }
-
-
-def _digest(profile: Profile) -> str:
-    """SHA-256 of the content in one canonical order: sorted tables, sorted rows."""
-    canonical = hashlib.sha256()
-    head = [FORMAT, profile.name, profile.device, profile.software, profile.facts]
-    canonical.update(json.dumps(head, sort_keys=True).encode())
-    names = [f"{source.source or ''}\n{source.source_ref or ''}" for source in profile.sources]
-    used = sorted({names[number] for table in profile.kernels for number in set(table.source_index.tolist())})
-    ranks = {name: rank for rank, name in enumerate(used)}
-    rank_of = np.array([ranks.get(name, 0) for name in names], dtype=np.int64)
-    for table in sorted(
-        profile.kernels, key=lambda table: (table.operator, table.dtype, table.phase, table.dims)
-    ):
-        canonical.update(json.dumps([table.operator, table.dtype, table.phase, *table.dims]).encode())
-        canonical.update(_canonical_bytes(table, rank_of))
-    rows = sorted(json.dumps(_collective_document(row)) for row in profile.collectives)
-    rows += sorted(json.dumps(_transfer_document(row)) for row in profile.transfers)
-    canonical.update(json.dumps([used, rows]).encode())
-    return canonical.hexdigest()
-
-
-def _canonical_bytes(table: KernelTable, rank_of: np.ndarray[Any, np.dtype[np.int64]]) -> bytes:
-    sources = rank_of[table.source_index]
-    order = np.lexsort((table.spread_seconds, table.seconds, sources, *table.shapes.T[::-1]))
-    columns = (table.shapes[order], sources[order])
-    times = (table.seconds[order], table.spread_seconds[order])
-    return b"".join(part.astype("<i8").tobytes() for part in columns) + b"".join(
-        part.astype("<f8").tobytes() for part in times
-    )

@@ -30,6 +30,10 @@ SYSTEMS: Final = {
 """Name of the profile and the device that its rows were measured on."""
 SAME_CHIP: Final = {"A100-SXM4-40GB": "A100-SXM4-80GB"}
 """Devices with the chip, power limit and links of another: its products, attention and collectives count."""
+MEMORY_BOUND_SHARE: Final = 0.6
+"""Beyond this share of its bandwidth the memory shows in the time of a product."""
+HALF_BYTES: Final = 2
+"""Bytes of an operand element in sixteen bits."""
 RELATIVE_OPERATORS: Final = frozenset({"matrix_product", "attention"})
 OPERATORS: Final = {
     "gemm": "matrix_product",
@@ -110,7 +114,7 @@ def profile_document(folder: Path, *, name: str, device: str) -> dict[str, Any]:
     kernels = list(_kernels(_rows(folder / "kernels.csv.gz", device=device)))
     collectives = list(_collectives(_rows(folder / "collectives.csv.gz", device=device)))
     transfers = list(_transfers(_rows(folder / "memory_links.csv", device=device)))
-    relatives = [] if relative is None else _relatives(folder, device=relative)
+    relatives = [] if relative is None else _relatives(folder, device=device, relative=relative)
     kernels += [row for row in relatives if "operator" in row]
     collectives += [row for row in relatives if "operation" in row]
     used = sorted({row["source"] for row in (*kernels, *collectives, *transfers)})
@@ -139,13 +143,30 @@ def _rows(file: Path, *, device: str) -> Iterator[Mapping[str, str]]:
                 yield row
 
 
-def _relatives(folder: Path, *, device: str) -> list[dict[str, Any]]:
-    """Return the rows of a device with the same chip, marked as such in their source."""
-    kernels = _kernels(_rows(folder / "kernels.csv.gz", device=device))
-    collectives = _collectives(_rows(folder / "collectives.csv.gz", device=device))
-    wanted = [row for row in kernels if row["operator"] in RELATIVE_OPERATORS]
+def _relatives(folder: Path, *, device: str, relative: str) -> list[dict[str, Any]]:
+    """Return what was measured on another device with the same chip, marked as such in its source.
+
+    Only products that the device's own memory, which may be slower, would not hold up.
+    """
+    kernels = _kernels(_rows(folder / "kernels.csv.gz", device=relative))
+    collectives = _collectives(_rows(folder / "collectives.csv.gz", device=relative))
+    bandwidth = device_facts(device)["memory_bandwidth_bytes_per_second"]
+    wanted = [
+        row
+        for row in kernels
+        if row["operator"] in RELATIVE_OPERATORS and not _is_memory_bound(row, bandwidth=bandwidth)
+    ]
     inside = [row for row in collectives if row["inter_link"] is None]
-    return [row | {"source": f"{row['source']}, on {device}"} for row in (*wanted, *inside)]
+    return [row | {"source": f"{row['source']}, on {relative}"} for row in (*wanted, *inside)]
+
+
+def _is_memory_bound(row: Mapping[str, Any], *, bandwidth: float) -> bool:
+    """Tell whether a product moves its operands fast enough for a slower memory to hold it up."""
+    if row["operator"] != "matrix_product":
+        return False
+    m, n, k = (row["shape"][dim] for dim in "mnk")
+    rate: float = HALF_BYTES * (m * k + k * n + m * n) / row["seconds"]
+    return rate > MEMORY_BOUND_SHARE * bandwidth
 
 
 def _licence(source: str) -> str:
