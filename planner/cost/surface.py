@@ -54,10 +54,6 @@ class Surface:
             exponent += weight * self._nodes[node]
         return exp(exponent)
 
-    def inside(self, *sizes: float) -> bool:
-        """Tell whether a point lies between measured ones in every size."""
-        return all(axis[0] <= log(size) <= axis[-1] for axis, size in zip(self._axes, sizes, strict=True))
-
 
 def monotone(values: Floats) -> Floats:
     """Return the values made non-decreasing along every axis: the mean of the two nearest bounds.

@@ -1,9 +1,9 @@
 """Makes the built-in profiles from a folder of published measurements.
 
-``python -m planner.profiles.build FOLDER``, where FOLDER holds kernels.csv.gz, collectives.csv.gz and
-memory_links.csv with times in microseconds and rates in 10^9 B/s. Rows keep their source; what the
-planner does not price yet (state-space kernels, whole layers) is left out, and so are rows that show
-how a host launches rather than how a device computes.
+``python -m planner.profiles.build FOLDER [TARGET]``, where FOLDER holds kernels.csv.gz,
+collectives.csv.gz and memory_links.csv with times in microseconds and rates in 10^9 B/s. Rows keep
+their source; what the planner does not price yet (state-space kernels, whole layers) is left out, and
+so are rows that show how a host launches rather than how a device computes.
 """
 
 import csv
@@ -20,6 +20,7 @@ from planner.profile import FORMAT
 from planner.profile_columns import columns_from_rows
 from planner.profile_document import read_rows
 
+HERE: Final = Path(__file__).parent
 SYSTEMS: Final = {
     "a100-sxm-40gb": "A100-SXM4-40GB",
     "a100-sxm-80gb": "A100-SXM4-80GB",
@@ -94,18 +95,22 @@ LAUNCH_BOUND: Final = ("sailor", 200.0)
 """A source whose times hold the host's launch, and the microseconds above which that no longer shows."""
 
 
-def main(folder: Path) -> None:
-    """Write one compressed file per system beside this module."""
+def main(folder: Path, target: Path = HERE) -> None:
+    """Write one compressed file per system, beside this module unless told otherwise."""
     for system, device in SYSTEMS.items():
         document = profile_document(folder, name=f"{system}/published", device=device)
-        rows = read_rows(document)
-        assert not rows.refused, rows.refused[:3]
-        tables = {key: getattr(rows, key) for key in ("kernels", "collectives", "transfers", "sources")}
-        packed = json.dumps(columns_from_rows(document, tables=tables), separators=(",", ":"))
-        # No time stamp inside, so that the same figures give the same file.
-        target = Path(__file__).parent / f"{system}.json.gz"
-        target.write_bytes(gzip.compress(packed.encode(), compresslevel=9, mtime=0))
-        sys.stdout.write(f"{target.name}: {len(document['kernels'])} kernels, {target.stat().st_size} B\n")
+        packed = packed_profile(document)
+        (target / f"{system}.json.gz").write_bytes(packed)
+        sys.stdout.write(f"{system}: {len(document['kernels'])} kernels, {len(packed)} B\n")
+
+
+def packed_profile(document: Mapping[str, Any]) -> bytes:
+    """Return a profile document as the package ships it; equal figures give equal bytes."""
+    rows = read_rows(document)
+    assert not rows.refused, rows.refused[:3]
+    tables = {key: getattr(rows, key) for key in ("kernels", "collectives", "transfers", "sources")}
+    columns = json.dumps(columns_from_rows(document, tables=tables), separators=(",", ":"))
+    return gzip.compress(columns.encode(), compresslevel=9, mtime=0)
 
 
 def profile_document(folder: Path, *, name: str, device: str) -> dict[str, Any]:
@@ -236,4 +241,4 @@ def _transfers(rows: Iterable[Mapping[str, str]]) -> Iterator[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(*map(Path, sys.argv[1:]))

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from planner.cluster_presets import cluster_from_preset
@@ -31,6 +33,13 @@ def test_ranks_a_stride_apart_share_nodes(
 def test_ranks_that_do_not_fit_are_refused(size: int, stride: int) -> None:
     with pytest.raises(ValueError, match="but h100-sxm has 64"):
         group_shape(GROUP, size=size, stride=stride)
+
+
+def test_ranks_that_no_link_joins_are_refused() -> None:
+    torn = replace(GROUP, levels=GROUP.levels[:1])
+    assert group_shape(torn, size=8).size == 8
+    with pytest.raises(ValueError, match="no level of h100-sxm joins 16 ranks"):
+        group_shape(torn, size=16)
 
 
 def test_a_part_of_a_node_has_one_level() -> None:

@@ -1,12 +1,14 @@
 import csv
 import gzip
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from planner.profile import Profile
-from planner.profiles.build import profile_document
+from planner.profile import Profile, builtin_profile_names
+from planner.profile_columns import tables_from_columns
+from planner.profiles.build import main, packed_profile, profile_document
 
 KERNELS = [
     {
@@ -147,3 +149,25 @@ def test_rows_that_time_the_host_are_left_out(folder: Path) -> None:
         "batched_matrix_product"
     ]
     assert [row["payload_bytes"] for row in document["transfers"]] == [2**29, None]
+
+
+def test_a_packed_profile_is_the_profile(folder: Path) -> None:
+    document = profile_document(folder, name="a100-sxm-80gb/published", device="A100-SXM4-80GB")
+    columns = json.loads(gzip.decompress(packed_profile(document)))
+    head = {key: columns[key] for key in ("name", "device", "software", "facts")}
+    packed = Profile(**head, **tables_from_columns(columns))
+    assert packed.digest == Profile.from_document(document).digest
+
+
+def test_equal_figures_give_equal_bytes(folder: Path) -> None:
+    document = profile_document(folder, name="a100-sxm-80gb/published", device="A100-SXM4-80GB")
+    assert packed_profile(document) == packed_profile(document)
+
+
+def test_every_system_gets_a_file(folder: Path) -> None:
+    target = folder / "packed"
+    target.mkdir()
+    main(folder, target)
+    assert {f"{path.name.removesuffix('.json.gz')}/published" for path in target.iterdir()} == set(
+        builtin_profile_names()
+    )
