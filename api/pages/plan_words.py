@@ -25,6 +25,14 @@ ZERO_WORDS: Final = {
     3: "parameters, gradients and optimizer states sharded",
 }
 
+ZERO_NOTES: Final = {
+    0: "nothing sharded",
+    1: "optimizer sharded",
+    2: "gradients sharded too",
+    3: "all states sharded",
+}
+"""The same, short."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tile:
@@ -134,7 +142,7 @@ def _choices(plan: Plan) -> Iterator[Tile]:
     )
     yield Tile(key="schedule", name="schedule", value=schedule["name"], note="")
     zero = int(sharding["zero_stage"])
-    yield Tile(key="zero_stage", name="ZeRO", value=str(zero), note=ZERO_WORDS.get(zero, ""))
+    yield Tile(key="zero_stage", name="ZeRO", value=str(zero), note=ZERO_NOTES.get(zero, ""))
     modes = recompute_counts(plan) or {"none": 0}
     yield Tile(key="recompute", name="recompute", value=" + ".join(modes), note=_modules(plan))
 

@@ -82,7 +82,7 @@ def provenance_view(document: Mapping[str, Any]) -> ProvenanceView | None:
 
 
 def _dimensions(decided: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    ways = sorted(dict.fromkeys(decided.values()), key=lambda how: how != "searched")
+    ways = sorted(dict.fromkeys(decided.values()), key=lambda how: not how.startswith("searched"))
     return tuple(
         (how, tuple(words(name) for name, decision in decided.items() if decision == how)) for how in ways
     )

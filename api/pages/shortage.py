@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
+from api.pages.form_fields import Kind, Verb, field_at
 from api.pages.plan_words import plan_line
 from api.pages.quantities import bytes_scale, count
 from api.pages.request_summary import words
@@ -26,6 +28,16 @@ class NearestFitView:
 
     changes: tuple[tuple[str, str], ...]
     plan: str
+    link: str
+    """To the form with the change made; empty where the form has no field for it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fix:
+    """A value that would be legal, and the form with it filled in."""
+
+    text: str
+    link: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +47,7 @@ class ViolationRow:
     field: str
     pointer: str
     rule: str
-    nearest: tuple[str, ...]
+    nearest: tuple[Fix, ...]
 
 
 def shortage_rows(document: Mapping[str, Any]) -> tuple[ShortageRow, ...]:
@@ -48,9 +60,11 @@ def nearest_fit_view(document: Mapping[str, Any]) -> NearestFitView | None:
     nearest = document.get("nearest_fit")
     if not nearest:
         return None
+    changes: Mapping[str, object] = nearest["change"]
     return NearestFitView(
-        changes=tuple((_change_name(pointer), _value(value)) for pointer, value in nearest["change"].items()),
+        changes=tuple((_change_name(pointer), _value(value)) for pointer, value in changes.items()),
         plan=plan_line(nearest["plan"]) if nearest.get("plan") else "",
+        link=_form_with(document, changes, verb=Verb.PLAN),
     )
 
 
@@ -61,7 +75,13 @@ def violation_rows(document: Mapping[str, Any]) -> tuple[ViolationRow, ...]:
             field=words(violation["pointer"].rsplit("/", 1)[-1]),
             pointer=violation["pointer"],
             rule=violation["rule"],
-            nearest=tuple(map(_value, violation.get("nearest_legal") or ())),
+            nearest=tuple(
+                Fix(
+                    text=_value(value),
+                    link=_form_with(document, {violation["pointer"]: value}, verb=Verb.EVALUATE),
+                )
+                for value in violation.get("nearest_legal") or ()
+            ),
         )
         for violation in document.get("violations") or ()
     )
@@ -88,6 +108,17 @@ def _where(shortage: Mapping[str, Any]) -> Iterator[str]:
 
 def _change_name(pointer: str) -> str:
     return words(pointer.rsplit("/", 1)[-1])
+
+
+def _form_with(document: Mapping[str, Any], changes: Mapping[str, object], *, verb: Verb) -> str:
+    """Return the address of the form of a request with some fields changed; nothing where it lacks one."""
+    fields = {pointer: field_at(pointer, verb) for pointer in changes}
+    query = {
+        field.name: str(changes[pointer])
+        for pointer, field in fields.items()
+        if field is not None and field.kind in {Kind.NUMBER, Kind.WORD}
+    }
+    return f"/?{urlencode({'from': document['id'], **query})}" if len(query) == len(changes) else ""
 
 
 def _value(value: object) -> str:

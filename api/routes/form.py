@@ -45,7 +45,7 @@ def show_form(request: Request, service: CurrentService) -> Response:
     """Show the form: filled in from an example, from an earlier request, or from the query."""
     query = request.query_params
     if "from" in query:
-        return _earlier(query["from"], service)
+        return _earlier(query, service)
     return _form_response(_prefilled(query), verb=Verb.PLAN, faults={}, service=service)
 
 
@@ -86,15 +86,20 @@ async def _answer(request: AnyRequestDocument, values: FormValues, verb: Verb, s
 def _prefilled(query: QueryParams) -> FormValues:
     """Return what the form begins with; the first example where nothing else is asked for."""
     example = EXAMPLES.get(query.get("example", ""), next(iter(EXAMPLES.values())))
-    values = values_of(example.request, verb=Verb.PLAN)
+    return _changed(values_of(example.request, verb=Verb.PLAN), query)
+
+
+def _changed(values: FormValues, query: QueryParams) -> FormValues:
+    """Return the form with the fields that a query names."""
     for name in TEXT_FIELDS:
         if name in query:
             values = values.with_text(name, query[name])
     return values
 
 
-def _earlier(plan_id: str, service: Service) -> Response:
+def _earlier(query: QueryParams, service: Service) -> Response:
     """Show the form of an earlier request, with the problem that it met."""
+    plan_id = query["from"]
     try:
         record = service.workspace.plans.get(UUID(plan_id))
     except ValueError:
@@ -104,7 +109,8 @@ def _earlier(plan_id: str, service: Service) -> Response:
     verb = Verb.EVALUATE if record.kind is PlanKind.EVALUATION else Verb.PLAN
     request = without_defaults(record.request, is_evaluation=verb is Verb.EVALUATE)
     faults = problem_faults((record.result or {}).get("problem"), verb=verb)
-    return _form_response(values_of(request, verb=verb), verb=verb, faults=faults, service=service)
+    values = _changed(values_of(request, verb=verb), query)
+    return _form_response(values, verb=verb, faults=faults, service=service)
 
 
 async def _read_form(form: FormData) -> FormValues:

@@ -47,7 +47,7 @@ def test_the_other_choices_stand_beside_the_axes() -> None:
     assert choices == {
         "micro_batch_size": ("1 × 256", "samples × passes"),
         "schedule": ("interleaved", ""),
-        "zero_stage": ("1", "optimizer states sharded"),
+        "zero_stage": ("1", "optimizer sharded"),
         "recompute": ("selective", "core attention"),
     }
 

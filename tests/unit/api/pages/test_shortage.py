@@ -25,13 +25,15 @@ def test_the_smallest_change_that_fits_is_named() -> None:
     assert view is not None
     assert view.changes == (("num devices", "32"),)
     assert view.plan.startswith("TP 4")
+    assert view.link == f"/?from={infeasible()['id']}&num_devices=32"
 
 
 def test_a_change_may_be_of_any_kind() -> None:
     change = {"/constraints/fixed/sequence_parallel": True, "/job/precision": "bf16"}
-    view = nearest_fit_view({"nearest_fit": {"change": change, "plan": plan()}})
+    view = nearest_fit_view({"id": "1", "nearest_fit": {"change": change, "plan": plan()}})
     assert view is not None
     assert view.changes == (("sequence parallel", "yes"), ("precision", "bf16"))
+    assert view.link == ""
 
 
 def test_a_request_that_fits_lacks_nothing() -> None:
@@ -41,4 +43,13 @@ def test_a_request_that_fits_lacks_nothing() -> None:
 
 def test_a_broken_rule_names_field_and_nearest_legal_values() -> None:
     (row,) = violation_rows(illegal())
-    assert (row.field, row.pointer, row.nearest) == ("tensor parallel", "/plan/tensor_parallel", ("4", "8"))
+    assert (row.field, row.pointer) == ("tensor parallel", "/plan/tensor_parallel")
+    assert [fix.text for fix in row.nearest] == ["4", "8"]
+    assert row.nearest[0].link == f"/?from={illegal()['id']}&tensor_parallel=4"
+
+
+def test_a_value_that_no_field_takes_is_told_without_a_link() -> None:
+    document = illegal()
+    document["violations"][0]["pointer"] = "/plan/mesh/rank_order"
+    (row,) = violation_rows(document)
+    assert {fix.link for fix in row.nearest} == {""}

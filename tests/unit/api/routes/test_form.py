@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from starlette.testclient import TestClient
 
-from tests.unit.api.routes.page_service import page_service
+from tests.unit.api.services import HeldRunner, given, running_service
 
 EVALUATION = {
     "model_preset": "gpt-2-124m",
@@ -20,15 +20,15 @@ EVALUATION = {
 }
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    with page_service(tmp_path_factory.mktemp("service"), answers=True) as client:
-        yield client
+@pytest.fixture(autouse=True)
+def _as_a_browser(client: TestClient) -> None:
+    client.headers["Accept"] = "text/html,application/xhtml+xml,*/*;q=0.8"
 
 
 @pytest.fixture
-def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    with page_service(tmp_path_factory.mktemp("idle"), answers=False, max_queued_plans=1) as client:
+def idle(seeded_url: str) -> Iterator[TestClient]:
+    """A service that never answers, and takes two requests."""
+    with running_service(seeded_url, make_runner=given(HeldRunner()), max_queued_plans=1) as client:
         yield client
 
 
@@ -157,6 +157,8 @@ def test_an_earlier_request_can_be_changed(client: TestClient) -> None:
     html = client.get(f"/?from={path.rsplit('/', 1)[1]}").text
     assert _selected(html, "model_preset") == "gpt-2-124m"
     assert _value(html, "data_parallel") == "2"
+    changed = client.get(f"/?from={path.rsplit('/', 1)[1]}&num_devices=4").text
+    assert _value(changed, "num_devices") == "4"
     assert 'name="verb_before" value="evaluate"' in html
 
 

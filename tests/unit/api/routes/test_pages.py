@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from http import HTTPStatus
 from uuid import uuid4
 
@@ -9,13 +8,12 @@ from starlette.testclient import TestClient
 from api.dependencies import Service
 from api.stores.plans import PlanKind, PlanState, PlanStore
 from tests.unit.api.pages.documents import planned, request, unfinished
-from tests.unit.api.routes.page_service import page_service
+from tests.unit.api.services import REQUEST
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    with page_service(tmp_path_factory.mktemp("service"), answers=True) as client:
-        yield client
+@pytest.fixture(autouse=True)
+def _as_a_browser(client: TestClient) -> None:
+    client.headers["Accept"] = "text/html,application/xhtml+xml,*/*;q=0.8"
 
 
 @pytest.fixture
@@ -29,13 +27,7 @@ def plans(client: TestClient) -> PlanStore:
 
 def _evaluate(client: TestClient, **plan: object) -> str:
     """Return the id of an evaluation on two devices."""
-    document = {
-        "model": {"preset": "gpt-2-124m"},
-        "cluster": {"preset": "h100-sxm", "num_devices": 2},
-        "job": {"global_batch_size": 16, "sequence_length": 1024},
-        "plan": plan,
-    }
-    answer = client.post("/v1/evaluations", json=document)
+    answer = client.post("/v1/evaluations", json={**REQUEST, "plan": plan})
     assert answer.status_code == HTTPStatus.CREATED
     return str(answer.json()["id"])
 
