@@ -9,7 +9,12 @@ from planner.cost.attention import AttentionTimes
 from planner.cost.batched_products import BatchedTimes, batched_times
 from planner.cost.matrix_products import Pace, ProductTimes, datasheet_times, product_times
 from planner.cost.memory_passes import MemoryTimes
-from planner.cost.precision_rows import MEASURED_AS, OPERAND_BYTES, attention_precision, datasheet_peak
+from planner.cost.precision_rows import (
+    OPERAND_BYTES,
+    attention_precision,
+    datasheet_peak,
+    measured_formats,
+)
 from planner.cost.product_grid import Roofline
 from planner.cost.product_rows import best_rate_of, stacks_of
 from planner.errors import MissingMeasurements
@@ -49,24 +54,23 @@ class KernelCosts:
         Raises MissingMeasurements when neither rows nor the datasheet give a rate for the precision.
         """
         own = [profile for profile in profiles if profile.device == device.name]
-        core_dtypes = MEASURED_AS[attention_precision(precision)]
         self._memory = MemoryTimes.of(device, own)
-        roofline = unmeasured_roofline(
-            device, precision, bytes_per_second=self._memory.bandwidth_bytes_per_second
-        )
-        self._products = _product_times(device, own, roofline, precision=precision)
-        self._products_provenance = (
-            Provenance.INTERPOLATED if self._products[Phase.FORWARD].is_measured else Provenance.DATASHEET
-        )
-        rate = self._products[Phase.FORWARD].best_flops_per_second
+        bandwidth = self._memory.bandwidth_bytes_per_second
+        forward = forward_times(device, own, precision, bytes_per_second=bandwidth)
+        self._products = _all_phases(forward, device, own, precision)
+        self._provenance = Provenance.INTERPOLATED if forward.is_measured else Provenance.DATASHEET
+        wide = attention_precision(precision)
+        if wide is not precision:
+            forward = forward_times(device, own, wide, bytes_per_second=bandwidth)
+        rate, dtypes = forward.best_flops_per_second, measured_formats(device, wide)
         self._batched: BatchedTimes = batched_times(
             own,
-            dtypes=core_dtypes,
-            roofline=roofline,
+            dtypes=dtypes,
+            roofline=unmeasured_roofline(device, wide, bytes_per_second=bandwidth),
             product_rate=rate,
-            product_provenance=self._products_provenance,
+            product_provenance=self._provenance,
         )
-        self._attention = AttentionTimes.of(own, dtypes=core_dtypes, product_rate=rate)
+        self._attention = AttentionTimes.of(own, dtypes=dtypes, product_rate=rate)
         self._answers: dict[tuple[MatrixProduct | AttentionCore | MemoryPass, Phase], Estimate] = {}
 
     def matrix_product(self, op: MatrixProduct, *, phase: Phase) -> Estimate:
@@ -109,7 +113,7 @@ class KernelCosts:
         gradient_error = 0.0 if exact or phase is Phase.FORWARD else GRADIENT_ERROR
         return Estimate(
             seconds=count * times.seconds(*shape),
-            provenance=Provenance.MEASURED if exact else self._products_provenance,
+            provenance=Provenance.MEASURED if exact else self._provenance,
             relative_error=(times.relative_error(*shape) ** 2 + gradient_error**2) ** 0.5,
         )
 
@@ -136,21 +140,30 @@ def phase_shape(op: MatrixProduct, phase: Phase) -> tuple[int, int, int]:
     raise ValueError(f"a matrix product has no phase {phase!r}")
 
 
-def _product_times(
-    device: Device, profiles: Sequence[Profile], roofline: Roofline, *, precision: Precision
-) -> Mapping[Phase, ProductTimes]:
-    dtypes = MEASURED_AS[precision]
-    stacks = stacks_of(profiles, dtypes=dtypes, phase=Phase.FORWARD)
+def forward_times(
+    device: Device, profiles: Sequence[Profile], precision: Precision, *, bytes_per_second: BytesPerSecond
+) -> ProductTimes:
+    """Return the forward times of products: measured ones, else the datasheet's.
+
+    Raises MissingMeasurements where there is neither.
+    """
+    roofline = unmeasured_roofline(device, precision, bytes_per_second=bytes_per_second)
+    stacks = stacks_of(profiles, dtypes=measured_formats(device, precision), phase=Phase.FORWARD)
     if stacks:
         if not roofline.flops_per_second:
             roofline = replace(roofline, flops_per_second=max(map(best_rate_of, stacks)))
-        forward = product_times(stacks, roofline, family_pace=family_pace(device))
-    elif roofline.flops_per_second > 0:
-        forward = datasheet_times(roofline, relative_error=DATASHEET_ERROR)
-    else:
-        raise MissingMeasurements(
-            f"no measurement and no datasheet rate of {precision} on {device.name}", device=device.name
-        )
+        return product_times(stacks, roofline, family_pace=family_pace(device))
+    if roofline.flops_per_second > 0:
+        return datasheet_times(roofline, relative_error=DATASHEET_ERROR)
+    raise MissingMeasurements(
+        f"no measurement and no datasheet rate of {precision} on {device.name}", device=device.name
+    )
+
+
+def _all_phases(
+    forward: ProductTimes, device: Device, profiles: Sequence[Profile], precision: Precision
+) -> Mapping[Phase, ProductTimes]:
+    dtypes = measured_formats(device, precision)
     gradients = {
         phase: forward.of_phase(stacks_of(profiles, dtypes=dtypes, phase=phase), ratio=ratio)
         for phase, ratio in GRADIENT_RATIOS.items()

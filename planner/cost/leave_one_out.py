@@ -13,7 +13,7 @@ from planner.cost.attention_rows import core_rows
 from planner.cost.collective_rows import MeasuredCollectives
 from planner.cost.compute import GRADIENT_RATIOS, family_pace, unmeasured_roofline
 from planner.cost.matrix_products import ProductTimes, product_times
-from planner.cost.precision_rows import MEASURED_AS
+from planner.cost.precision_rows import measured_formats
 from planner.cost.product_rows import Stack, stacks_of
 from planner.cost.surface import left_out
 from planner.job import Precision
@@ -65,7 +65,7 @@ def _product_errors(profile: Profile, device: Device) -> Iterator[tuple[str, Flo
         # bf16 and fp16 answer for each other: what is measured in both is reported once.
         if precision is Precision.FP16:
             continue
-        dtypes = MEASURED_AS[precision]
+        dtypes = measured_formats(device, precision)
         stacks = stacks_of([profile], dtypes=dtypes, phase=Phase.FORWARD)
         if not stacks:
             continue

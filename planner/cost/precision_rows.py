@@ -21,8 +21,8 @@ MEASURED_AS: Final[Mapping[Precision, tuple[str, ...]]] = {
 PEAK_NAMES: Final[Mapping[Precision, tuple[str, ...]]] = {
     Precision.FP32: ("fp32",),
     Precision.TF32: ("tf32", "fp32"),
-    Precision.FP16: ("fp16", "bf16"),
-    Precision.BF16: ("bf16", "fp16"),
+    Precision.FP16: ("fp16",),
+    Precision.BF16: ("bf16",),
     Precision.FP8: ("fp8",),
     Precision.FP8_BLOCK: ("fp8_block", "fp8"),
     Precision.MXFP8: ("mxfp8", "fp8"),
@@ -40,6 +40,14 @@ OPERAND_BYTES: Final[Mapping[Precision, float]] = {
     Precision.NVFP4: 0.5,
 }
 """Bytes of one operand element of a product."""
+
+
+def measured_formats(device: Device, precision: Precision) -> tuple[str, ...]:
+    """Return the formats of rows that answer for a precision on a device.
+
+    Others of the same rate answer only where the datasheet says that the device has the format.
+    """
+    return MEASURED_AS[precision] if datasheet_peak(device, precision) else MEASURED_AS[precision][:1]
 
 
 def attention_precision(precision: Precision) -> Precision:

@@ -253,6 +253,21 @@ def test_a_precision_without_rows_and_without_a_peak_is_refused() -> None:
         costs("A100-SXM4-80GB", Precision.FP8)
 
 
+@pytest.mark.parametrize("precision", [Precision.BF16, Precision.FP8, Precision.NVFP4])
+def test_a_format_that_a_device_lacks_is_not_priced_as_another(precision: Precision) -> None:
+    with pytest.raises(MissingMeasurements):
+        KernelCosts(device_by_name("V100-SXM2-32GB"), [], precision)
+
+
+def test_attention_beside_eight_bit_products_runs_in_sixteen() -> None:
+    for kernels in (costs, lambda device, precision: KernelCosts(device_by_name(device), [], precision)):
+        narrow, wide = (kernels("H100-SXM5-80GB", each) for each in (Precision.FP8, Precision.BF16))
+        assert narrow.attention(core(), phase=Phase.FORWARD) == wide.attention(core(), phase=Phase.FORWARD)
+        scores = product(2048, 2048, 128, count=64, has_weights=False)
+        seconds = [one.matrix_product(scores, phase=Phase.FORWARD).seconds for one in (narrow, wide)]
+        assert seconds[0] == pytest.approx(seconds[1])
+
+
 @pytest.mark.parametrize(("precision", "ratio"), [(Precision.FP16, 1.0), (Precision.FP8, 1.75)])
 def test_a_narrower_format_is_faster_where_the_device_has_it(precision: Precision, ratio: float) -> None:
     op = product(8192, 8192, 8192)
