@@ -18,7 +18,8 @@ Examples:
   meshplan evaluate REQUEST.json --plan PLAN.json
 
 REQUEST.json is a request as POST /v1/evaluations takes it, - is standard input; options are laid over it.
-PLAN.json is a plan in the full or the short form. Exit codes: 0 it fits, 1 it does not fit, 2 bad input or
+PLAN.json is a plan in the full or the short form, or a result that has one.
+Exit codes: 0 it fits, 1 it does not fit, 2 bad input or
 an illegal plan.
 """
 
@@ -52,8 +53,14 @@ def _lay_plan_over(document: dict[str, Any], plan_words: tuple[str, ...]) -> Non
     """Put a plan of options into a request: a file replaces the plan, words change it."""
     files = [text for text in plan_words if text.endswith(JSON_SUFFIX) and "=" not in text]
     if files:
-        document["plan"] = read_json(files[-1])
+        document["plan"] = _plan_in(read_json(files[-1]))
     words = pairs("--plan", [text for text in plan_words if text not in files])
     plan = document.setdefault("plan", {})
     if isinstance(plan, dict):
         plan |= words
+
+
+def _plan_in(document: Any) -> Any:  # noqa: ANN401 - checked later
+    """Return the plan of a result document; any other document is a plan itself."""
+    is_result = isinstance(document, dict) and "request" in document and "plan" in document
+    return document["plan"] if is_result else document

@@ -17,7 +17,7 @@ from api.pages.plan_words import plan_line, plan_sentences, world_size
 from api.pages.proof import certificate_view, provenance_view
 from api.pages.quantities import bytes_scale, count, percent
 from api.pages.request_summary import request_summary, words
-from api.pages.shortage import nearest_fit_view, shortage_rows, violation_rows
+from api.pages.shortage import shortage_rows
 from api.pages.stage_table import SHOWN_STAGES, stage_rows
 from api.pages.time_chart import time_chart
 from api.pages.verdict import verdict
@@ -147,11 +147,11 @@ def _proof(document: Document) -> Iterator[RenderableType]:
 
 
 def _broken_rules(document: Document) -> Iterator[RenderableType]:
-    rows = violation_rows(document)
-    if rows:
+    if document["violations"]:
         table = _grid("field", "rule", "nearest legal")
-        for row in rows:
-            table.add_row(row.pointer, row.rule, ", ".join(row.nearest))
+        for violation in document["violations"]:
+            nearest = ", ".join(map(str, violation["nearest_legal"]))
+            table.add_row(violation["pointer"], violation["rule"], nearest)
         yield _titled("Broken rules", table)
 
 
@@ -162,10 +162,10 @@ def _shortage(document: Document) -> Iterator[RenderableType]:
         for row in rows:
             table.add_row(row.resource, row.where, row.needed, row.available, row.missing)
         yield _titled("What is missing", table)
-    nearest = nearest_fit_view(document)
+    nearest = document["nearest_fit"]
     if nearest is not None:
-        changes = ", ".join(f"{name} {value}" for name, value in nearest.changes)
-        yield _titled("The nearest fit", Text(f"{changes}: {nearest.plan}"))
+        changes = ", ".join(f"{pointer} {value}" for pointer, value in nearest["change"].items())
+        yield _titled("The nearest fit", Text(f"{changes}: {plan_line(nearest['plan'])}"))
 
 
 def _alternatives(document: Document) -> Iterator[RenderableType]:

@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Discriminator, Field, Tag
 
-from api.schemas.document import InputDocument, Name, Quantity
+from api.schemas.document import EXPERIMENTAL, InputDocument, Name, Quantity
 from planner.cluster import Device
 
 
@@ -18,6 +18,12 @@ class DeviceDocument(InputDocument):
     )
     memory_bandwidth_bytes_per_second: Quantity
     power_watts: Quantity | None = None
+    vendor: Name | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
+    architecture: Name | None = Field(
+        default=None,
+        description="ampere, hopper, …: relatives tell what was not measured on the device itself.",
+        json_schema_extra=EXPERIMENTAL,
+    )
 
     @classmethod
     def from_device(cls, device: Device) -> Self:
@@ -28,6 +34,8 @@ class DeviceDocument(InputDocument):
             peak_flops_per_second=dict(device.peak_flops_per_second),
             memory_bandwidth_bytes_per_second=device.memory_bandwidth_bytes_per_second,
             power_watts=device.power_watts,
+            vendor=device.vendor or None,
+            architecture=device.architecture or None,
         )
 
     def to_device(self) -> Device:
@@ -38,6 +46,8 @@ class DeviceDocument(InputDocument):
             peak_flops_per_second=dict(self.peak_flops_per_second),
             memory_bandwidth_bytes_per_second=self.memory_bandwidth_bytes_per_second,
             power_watts=self.power_watts,
+            vendor=self.vendor or "",
+            architecture=self.architecture or "",
         )
 
 

@@ -1,5 +1,6 @@
 """Clusters on the wire: presets, node groups, devices by name and by numbers."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,11 +29,7 @@ LINK: dict[str, Any] = {"groups": ["a", "b"], "bandwidth_bytes_per_second": 3e9,
 def test_a_preset_survives_its_document(name: str, num_devices: int) -> None:
     cluster = cluster_from_preset(name, num_devices)
     read = ClusterDocument.from_cluster(cluster).to_cluster()
-    assert read.between_groups == cluster.between_groups
-    for ours, theirs in zip(read.node_groups, cluster.node_groups, strict=True):
-        assert ours.levels == theirs.levels
-        assert (ours.host, ours.nvme, ours.num_devices) == (theirs.host, theirs.nvme, theirs.num_devices)
-        assert ours.device.memory_bytes == theirs.device.memory_bytes
+    assert read == replace(cluster, name="custom")
 
 
 def test_a_device_may_be_called_by_any_of_its_names() -> None:

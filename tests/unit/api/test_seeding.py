@@ -1,0 +1,42 @@
+"""What is shipped gets into the database once, and again when it has changed."""
+
+from api.seeding import SHIPPED_DIGEST, seed, shipped_digest
+from api.workspace import Workspace
+from planner.devices import device_names
+from planner.profile import builtin_profile, builtin_profile_names
+
+
+def test_everything_that_is_shipped_is_there(workspace: Workspace) -> None:
+    built_in = [summary for summary in workspace.profiles.summaries() if summary.built_in]
+    assert [summary.name for summary in built_in] == list(builtin_profile_names())
+    assert [device["name"] for device in workspace.devices.list_all()] == list(device_names())
+
+
+def test_nothing_is_done_where_nothing_has_changed(workspace: Workspace) -> None:
+    before = workspace.profiles.summaries()
+    calls: list[None] = []
+    seed(workspace.profiles, workspace.devices, on_work=lambda: calls.append(None))
+    assert calls == []
+    assert workspace.profiles.summaries() == before
+
+
+def test_a_profile_of_an_older_version_is_replaced(workspace: Workspace) -> None:
+    name = builtin_profile_names()[0]
+    document = builtin_profile(name).to_document()
+    old = document | {"facts": {SHIPPED_DIGEST: "old"}, "kernels": document["kernels"][:1]}
+    workspace.profiles.add(old, built_in=True)
+    calls: list[None] = []
+    seed(workspace.profiles, workspace.devices, on_work=lambda: calls.append(None))
+    assert len(calls) == 1
+    stored = workspace.profiles.get(name)
+    assert stored is not None
+    assert stored["facts"][SHIPPED_DIGEST] == shipped_digest(name)
+    assert len(stored["kernels"]) == len(document["kernels"])
+
+
+def test_a_device_that_was_changed_is_restored(workspace: Workspace) -> None:
+    device = workspace.devices.get("H100-SXM5-80GB")
+    assert device is not None
+    workspace.devices.put([device | {"memory_bytes": 1}])
+    seed(workspace.profiles, workspace.devices)
+    assert workspace.devices.get("H100-SXM5-80GB") == device
