@@ -46,6 +46,16 @@ def resolve(document: AnyRequestDocument, *, library: ProfileLibrary) -> Questio
     return Question(request=request, digests={entry.profile.name: entry.digest for entry in stored})
 
 
+def check_time_limit(document: AnyRequestDocument, *, most_seconds: float) -> None:
+    """Raise InvalidRequest for a search that may take longer than the service allows."""
+    if document.solver.time_limit_seconds > most_seconds:
+        raise InvalidRequest(
+            f"this service searches for {most_seconds:g} s at the most",
+            pointer="/solver/time_limit_seconds",
+            nearest_legal=(most_seconds,),
+        )
+
+
 def resolve_cluster(document: ClusterDocument, *, library: ProfileLibrary) -> Cluster:
     """Return the cluster that a document means: a system, a machine that was measured, or its own groups."""
     preset, num_devices = document.preset, document.num_devices

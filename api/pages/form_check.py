@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from api.jobs.answering import resolve
+from api.jobs.answering import check_time_limit, resolve
 from api.pages.form_fields import Verb
 from api.pages.form_request import WHOLE_FORM, Faults, FieldFault, faults_by_field, form_request
 from api.pages.form_values import FormValues
@@ -50,14 +50,11 @@ def _read(
     schema = EvaluationRequestDocument if verb is Verb.EVALUATE else PlanRequestDocument
     try:
         request = schema.model_validate(document)
+        check_time_limit(request, most_seconds=most_seconds)
         resolve(request, library=library)
     except ValidationError as error:
         return None, faults_in(error, document=document, schema=schema)
     except InvalidRequest as error:
         nearest = tuple(error.nearest_legal)
         return None, [FaultDocument(pointer=error.pointer, detail=error.message, nearest_legal=nearest)]
-    if request.solver.time_limit_seconds > most_seconds:
-        detail = f"this service searches for {most_seconds:g} s at the most"
-        pointer = "/solver/time_limit_seconds"
-        return None, [FaultDocument(pointer=pointer, detail=detail, nearest_legal=(most_seconds,))]
     return request, []

@@ -96,9 +96,9 @@ def blocks(events: Iterable[TimelineEvent], *, spans: Sequence[Span], rows: Rows
     for event in events:
         if not rows.side_lane and event.operation not in IN_THE_PASSES_LANE:
             continue
-        top, height = rows.lane(event)
         for span in spans:
             if span.shows(event):
+                top, height = rows.lane(event)
                 left = round(span.x(event.start_seconds) * UNITS_PER_PERCENT)
                 right = round(span.x(event.end_seconds) * UNITS_PER_PERCENT)
                 if right > left:

@@ -13,14 +13,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from api.dependencies import Service
-from api.jobs.answering import read_request, resolve, timeline
+from api.jobs.answering import check_time_limit, read_request, resolve, timeline
 from api.problems import problem_response
 from api.schemas.problem import ProblemDocument
 from api.schemas.request import AnyRequestDocument
 from api.schemas.result import ResultDocument
 from api.schemas.trace import trace_document
 from api.stores.plans import PlanKind, PlanRecord, PlanState
-from planner.errors import InvalidRequest
 
 PATHS: Final[Mapping[PlanKind, str]] = {PlanKind.PLAN: "plans", PlanKind.EVALUATION: "evaluations"}
 NAMES: Final[Mapping[PlanKind, str]] = {PlanKind.PLAN: "plan", PlanKind.EVALUATION: "evaluation"}
@@ -36,7 +35,7 @@ async def answer_request(
     document: AnyRequestDocument, *, kind: PlanKind, request: Request, service: Service
 ) -> Response:
     """Take a request in and answer with its result, or with where that will be."""
-    _check_time_limit(document, most_seconds=service.settings.max_time_limit_seconds)
+    check_time_limit(document, most_seconds=service.settings.max_time_limit_seconds)
     # What nothing can answer is refused at once, and not stored.
     await run_in_threadpool(resolve, document, library=service.workspace.library)
     ticket = await run_in_threadpool(service.desk.take, document.normalised(), kind=kind)
@@ -82,15 +81,6 @@ def wait_of(request: Request, document: AnyRequestDocument, *, most_seconds: flo
     if _ASYNC.search(preferences):
         return 0.0
     return min(document.solver.time_limit_seconds + MARGIN_SECONDS, most_seconds)
-
-
-def _check_time_limit(document: AnyRequestDocument, *, most_seconds: float) -> None:
-    if document.solver.time_limit_seconds > most_seconds:
-        raise InvalidRequest(
-            f"this service searches for {most_seconds:g} s at the most",
-            pointer="/solver/time_limit_seconds",
-            nearest_legal=(most_seconds,),
-        )
 
 
 def _response(record: PlanRecord, *, path: str, wait_seconds: float, service: Service) -> Response:
