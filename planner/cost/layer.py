@@ -59,25 +59,30 @@ class CollectiveClock(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LayerCost:
-    """What one layer costs one device for one micro-batch.
+class LayerPasses:
+    """One layer cut for one device: its operators and both passes, before anything is recomputed."""
 
-    ``recompute`` is the part of backward that repeats forward work; it is not in ``backward``.
-    ``logits_bytes`` is the part of ``saved_bytes`` that belongs to logits and loss.
+    cut: Cut
+    operators: Sequence[Operator]
+    forward: Tally
+    backward: Tally
+    parameters: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerCost:
+    """What one layer costs one device for one micro-batch under one mode of recomputation.
+
+    ``backward`` holds the recomputation that precedes it. ``logits_bytes`` is the part of
+    ``saved_bytes`` that belongs to logits and loss.
     """
 
     forward: Tally
     backward: Tally
-    recompute: Tally
     saved_bytes: Bytes
     working_bytes: Bytes
     logits_bytes: Bytes
     parameters: int
-
-    @property
-    def whole_backward(self) -> Tally:
-        """Backward with the recomputation that precedes it."""
-        return self.backward + self.recompute
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,24 +93,34 @@ class LayerClock:
     collectives: CollectiveClock
     framework: Framework
 
-    def cost(self, layer: Layer, cut: Cut, recompute: Recompute) -> LayerCost:
-        """Return the cost of a layer cut this way under one mode of recomputation."""
+    def passes(self, layer: Layer, cut: Cut) -> LayerPasses:
+        """Return both passes of a layer cut this way."""
         operators = layer.operators(cut)
-        modules = _modules(recompute)
-        kept = saved_bytes(operators, recompute=modules)
-        everything = saved_bytes(operators, recompute=NO_MODULES)
-        return LayerCost(
+        return LayerPasses(
+            cut=cut,
+            operators=operators,
             forward=self._forward(operators),
             backward=self._backward(operators),
-            recompute=self._recompute(operators, recompute),
-            saved_bytes=kept,
-            working_bytes=everything - kept + _gradient_bytes(operators, cut),
-            logits_bytes=sum(
-                tensor.size_bytes
-                for tensor in kept_tensors(operators, recompute=modules)
-                if tensor.made_by is Module.HEAD
-            ),
             parameters=layer.local_parameters(cut),
+        )
+
+    def cost(self, passes: LayerPasses, recompute: Recompute) -> LayerCost:
+        """Return the cost of a layer under one mode of recomputation."""
+        operators, modules = passes.operators, _modules(recompute)
+        kept = saved_bytes(operators, recompute=modules)
+        everything = saved_bytes(operators, recompute=NO_MODULES)
+        logits = [
+            tensor.size_bytes
+            for tensor in kept_tensors(operators, recompute=modules)
+            if tensor.made_by is Module.HEAD
+        ]
+        return LayerCost(
+            forward=passes.forward,
+            backward=total((self._recompute(operators, recompute), passes.backward)),
+            saved_bytes=kept,
+            working_bytes=everything - kept + _gradient_bytes(operators, passes.cut),
+            logits_bytes=sum(logits),
+            parameters=passes.parameters,
         )
 
     def _forward(self, operators: Sequence[Operator]) -> Tally:

@@ -1,9 +1,9 @@
 """The cost model of one request: from a layout to the pipeline problem that it poses.
 
-Layer costs are shared: layouts with the same cut of a layer read the same entry.
+Costs are shared: layouts with the same cut of a layer read the same entry.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Final
@@ -13,8 +13,7 @@ from planner.cost.collective import CollectiveCosts
 from planner.cost.compute import KernelCosts
 from planner.cost.data_parallel import ReplicaCosts
 from planner.cost.geometry import axis_stride, replica_stride
-from planner.cost.group_shape import GroupShape, group_shape
-from planner.cost.layer import LayerClock, LayerCost
+from planner.cost.layer import LayerClock, LayerCost, LayerPasses
 from planner.cost.memory import (
     FRAGMENTATION_FRACTION,
     StateBytes,
@@ -22,23 +21,23 @@ from planner.cost.memory import (
     framework_bytes,
     state_bytes,
 )
+from planner.cost.mesh_links import MeshLinks
 from planner.cost.pipeline import FixedPart, LayerOption, PipelineProblem
 from planner.cost.schedules import PipelineShape
 from planner.cost.tally import NOTHING, Cause, Family, Tally, booked, constant, total
 from planner.legality import Setting
-from planner.profile import Estimate, Profile
-from planner.strategy import Batch, Layout, Mesh, Recompute, Schedule, ScheduleName, Sharding
+from planner.profile import Profile
+from planner.strategy import Batch, Layout, Mesh, Recompute, ScheduleName
 from planner.units import Bytes, FlopsPerSecond, Seconds
 from planner.workload.layers import Cut, Layer
-from planner.workload.operators import Collective, CollectivePass
 
 STEP_OVERHEAD_SECONDS: Final[Seconds] = 4e-3
 """Host work between two steps: loss and norm read back, scheduler, data hand-over (a stated guess)."""
-STEP_OVERHEAD_ERROR: Final = 0.7
+HOST_ERROR: Final = 0.7
+"""Relative error of times that the host spends: they differ between hosts and versions."""
+STEP_OVERHEAD: Final = constant(STEP_OVERHEAD_SECONDS, cause=Cause.OVERHEAD, relative_error=HOST_ERROR)
 ROUNDING_NS: Final = 2
 """Most by which rounding a layer's passes one by one exceeds rounding sums of them."""
-NORM_BYTES: Final[Bytes] = 4
-"""The squared gradient norm that all ranks exchange before an update."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +80,21 @@ class LayoutCosts:
     capacity_bytes: Bytes
 
 
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Ground:
+    """What all layouts of a mesh with a micro-batch size share: cut layers and links."""
+
+    links: MeshLinks
+    cut: Cut
+    members: Mapping[str, tuple[LayerPasses, ...]]
+    tied_parameters: int
+    cut_key: tuple[int, ...]
+    transfer: Tally
+    between_passes: Tally
+    barrier: Tally
+    tied: Tally
+
+
 @dataclass(kw_only=True, eq=False)
 class CostModel:
     """Prices layouts of one setting on one node group."""
@@ -89,8 +103,12 @@ class CostModel:
     group: NodeGroup
     profiles: Sequence[Profile]
     memory_fraction: float
-    _layers: dict[tuple[object, ...], LayerCost] = field(default_factory=dict, init=False)
+    _passes: dict[tuple[int, ...], Mapping[str, tuple[LayerPasses, ...]]] = field(
+        default_factory=dict, init=False
+    )
+    _floors: dict[tuple[int, ...], tuple[int, int]] = field(default_factory=dict, init=False)
     _parts: dict[tuple[object, ...], PartCost] = field(default_factory=dict, init=False)
+    _grounds: dict[tuple[Mesh, int], Ground] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         """Open the measurements of the group's device and links."""
@@ -113,26 +131,19 @@ class CostModel:
         costs = self.costs(layout)
         framework, schedule = self.setting.framework, layout.schedule
         first_option = costs.layers[0]
+        between = costs.between_passes.nanoseconds
         return PipelineProblem(
             shape=pipeline_shape(layout),
             num_layers=self.setting.num_layers,
             options=tuple(
-                LayerOption(
-                    recompute=recompute,
-                    forward_ns=part.forward.nanoseconds,
-                    backward_ns=part.backward.nanoseconds,
-                    saved_bytes=_fragmented(part.saved_bytes),
-                    working_bytes=_fragmented(part.working_bytes),
-                )
+                _option(recompute, part)
                 for recompute, part in zip(layout.recompute, costs.layers, strict=True)
             ),
             static_bytes=ceil(first_option.states.total),
             optimizer_ns=first_option.optimizer.nanoseconds,
             gather_ns=first_option.gather.nanoseconds,
             reduce_ns=first_option.reduce.nanoseconds,
-            every=FixedPart(
-                forward_ns=costs.between_passes.nanoseconds, backward_ns=costs.between_passes.nanoseconds
-            ),
+            every=FixedPart(forward_ns=between, backward_ns=between),
             first=_fixed(costs.first),
             last=_fixed(costs.last),
             transfer_ns=costs.transfer.nanoseconds,
@@ -155,49 +166,44 @@ class CostModel:
         replica is waited for. Stage i also waits for the passes of the i stages before it, which
         hold at least one layer each (the first one perhaps only the embedding).
         """
-        layout = Layout(
-            mesh=mesh, batch=batch, schedule=Schedule(), sharding=Sharding(), recompute=(Recompute(),)
-        )
-        cut = self.cut(layout)
-        layer, *ends = (
-            self._layer(member, cut, Recompute(), mesh)
-            for member in (*self._members["decoder"], *self._members["first"], *self._members["last"])
-        )
-        each = _floor_ns(layer)
-        work = self.setting.num_layers * each + sum(_floor_ns(end) for end in ends)
+        key = _cut_key(mesh, batch.micro_batch_size)
+        if key not in self._floors:
+            links = MeshLinks(group=self.group, collectives=self.collectives, mesh=mesh)
+            members = self._cut_members(self.cut(mesh, batch.micro_batch_size), links, key)
+            ends = sum(map(_floor_ns, (*members["first"], *members["last"])))
+            self._floors[key] = (sum(map(_floor_ns, members["decoder"])), ends)
+        each, ends = self._floors[key]
         stages = mesh.pipeline_parallel
         waits = each * (stages - 1) * (stages - 2) // 2
+        work = self.setting.num_layers * each + ends
         return (batch.num_micro_batches * work + waits) // stages
 
     def costs(self, layout: Layout) -> LayoutCosts:
         """Return the figures behind a layout's problem, with their causes."""
-        mesh = layout.mesh
-        cut = self.cut(layout)
-        replicas = self._replica_costs(layout)
-        layers = tuple(
-            self._part("decoder", recompute, cut, replicas, mesh) for recompute in layout.recompute
-        )
-        first = self._part("first", Recompute(), cut, replicas, mesh)
-        last = self._part("last", Recompute(), cut, replicas, mesh)
+        ground = self.ground(layout.mesh, layout.batch.micro_batch_size)
+        replicas = self._replica_costs(layout, ground.links)
+        layers = tuple(self._part("decoder", recompute, ground, replicas) for recompute in layout.recompute)
+        first = self._part("first", Recompute(), ground, replicas)
+        last = self._part("last", Recompute(), ground, replicas)
         biggest = max(layers[0].parameters, first.parameters, last.parameters)
         return LayoutCosts(
             layers=layers,
             first=first,
             last=last,
-            between_passes=self._between_passes(mesh),
-            transfer=self._transfer(layout, cut),
-            barrier=self._barrier(mesh),
-            tied=self._tied_reduction(cut, mesh),
-            base_bytes=framework_bytes(num_groups=_num_groups(mesh)),
+            between_passes=ground.between_passes,
+            transfer=ground.transfer,
+            barrier=ground.barrier,
+            tied=ground.tied,
+            base_bytes=framework_bytes(num_groups=ground.links.num_communicators),
             buffer_bytes=buffer_bytes(biggest, widths=self.widths, sharding=layout.sharding),
             capacity_bytes=self.group.device.memory_bytes,
         )
 
-    def cut(self, layout: Layout) -> Cut:
-        """Return how every layer is cut in a layout."""
-        job, mesh = self.setting.job, layout.mesh
+    def cut(self, mesh: Mesh, micro_batch_size: int) -> Cut:
+        """Return how every layer is cut on a mesh."""
+        job = self.setting.job
         return Cut(
-            micro_batch_size=layout.batch.micro_batch_size,
+            micro_batch_size=micro_batch_size,
             sequence_length=job.sequence_length,
             tensor_parallel=mesh.tensor_parallel,
             sequence_parallel=mesh.sequence_parallel and mesh.tensor_parallel > 1,
@@ -209,61 +215,78 @@ class CostModel:
 
     # --- parts ---------------------------------------------------------------------------------
 
-    def _part(
-        self, name: str, recompute: Recompute, cut: Cut, replicas: ReplicaCosts, mesh: Mesh
-    ) -> PartCost:
-        """Return one counted layer ("decoder"), or one end of the chain ("first", "last").
+    def ground(self, mesh: Mesh, micro_batch_size: int) -> Ground:
+        """Return what all layouts of a mesh with a micro-batch size share."""
+        key = (mesh, micro_batch_size)
+        if key not in self._grounds:
+            self._grounds[key] = self._make_ground(mesh, micro_batch_size)
+        return self._grounds[key]
+
+    def _make_ground(self, mesh: Mesh, micro_batch_size: int) -> Ground:
+        cut = self.cut(mesh, micro_batch_size)
+        links = MeshLinks(group=self.group, collectives=self.collectives, mesh=mesh)
+        key = _cut_key(mesh, micro_batch_size)
+        tied = 0
+        if mesh.pipeline_parallel > 1:
+            tied = sum(layer.tied_local_parameters(cut) for layer in self._members["last"])
+        activation = float(cut.element_bytes * cut.sharded_tokens * self.setting.decoder.hidden)
+        return Ground(
+            links=links,
+            cut=cut,
+            members=self._cut_members(cut, links, key),
+            tied_parameters=tied,
+            cut_key=key,
+            transfer=links.to_next_stage(activation),
+            between_passes=self._between_passes(mesh),
+            barrier=STEP_OVERHEAD + links.gradient_norm(),
+            tied=links.between_ends(float(self.widths.gradient * tied)),
+        )
+
+    def _cut_members(
+        self, cut: Cut, links: MeshLinks, key: tuple[int, ...]
+    ) -> Mapping[str, tuple[LayerPasses, ...]]:
+        """Return the passes of the counted layer ("decoder") and of both ends ("first", "last")."""
+        if key not in self._passes:
+            clock = self._clock(links)
+            self._passes[key] = {
+                name: tuple(clock.passes(layer, cut) for layer in layers)
+                for name, layers in self._members.items()
+            }
+        return self._passes[key]
+
+    def _clock(self, links: MeshLinks) -> LayerClock:
+        return LayerClock(
+            kernels=self.kernels, collectives=links.layer_collective, framework=self.setting.framework
+        )
+
+    def _part(self, name: str, recompute: Recompute, ground: Ground, replicas: ReplicaCosts) -> PartCost:
+        """Return one counted layer, or one end of the chain.
 
         A tied head on a stage of its own holds a copy of the embedding.
         """
-        tied = self._tied_parameters(cut, mesh) if name == "last" else 0
-        strides = (axis_stride(mesh, "tensor_parallel"), axis_stride(mesh, "context_parallel"))
+        tied = ground.tied_parameters if name == "last" else 0
+        sharding = replicas.sharding
+        group = (sharding.zero_stage, sharding.parameters, sharding.gradients, sharding.optimizer)
         key = (
             name,
             recompute,
-            cut,
-            replicas.sharding,
-            replicas.replicas,
-            replica_stride(mesh),
-            strides,
             tied,
+            replicas.replicas,
+            replica_stride(ground.links.mesh),
+            group,
+            ground.cut_key,
         )
         if key not in self._parts:
-            layers = [self._layer(layer, cut, recompute, mesh) for layer in self._members[name]]
+            clock = self._clock(ground.links)
+            layers = [clock.cost(passes, recompute) for passes in ground.members[name]]
             self._parts[key] = self._sum_of_layers(layers, replicas, tied=tied)
         return self._parts[key]
-
-    def _layer(self, layer: Layer, cut: Cut, recompute: Recompute, mesh: Mesh) -> LayerCost:
-        strides = (axis_stride(mesh, "tensor_parallel"), axis_stride(mesh, "context_parallel"))
-        key = (layer, cut, recompute, strides)
-        if key not in self._layers:
-            clock = LayerClock(
-                kernels=self.kernels,
-                collectives=lambda op: self._axis_collective(op, mesh),
-                framework=self.setting.framework,
-            )
-            self._layers[key] = clock.cost(layer, cut, recompute)
-        return self._layers[key]
-
-    def _axis_collective(self, op: CollectivePass, mesh: Mesh) -> Estimate:
-        size, stride = int(getattr(mesh, op.axis)), axis_stride(mesh, op.axis)
-        if op.operation is Collective.SEND_RECEIVE:
-            shape = self._neighbours(size, stride)
-        else:
-            shape = group_shape(self.group, size=size, stride=stride)
-        return self.collectives.seconds(op.operation, payload_bytes=op.payload_bytes, shape=shape)
-
-    def _neighbours(self, size: int, stride: int) -> GroupShape:
-        """Return the shape of two neighbours among ``size`` ranks, over their slowest boundary."""
-        crosses = stride * size > self.group.devices_per_node
-        apart = max(stride, self.group.devices_per_node) if crosses else stride
-        return group_shape(self.group, size=2, stride=apart)
 
     def _sum_of_layers(self, layers: Sequence[LayerCost], replicas: ReplicaCosts, *, tied: int) -> PartCost:
         """Return layers that run one after the other; ``tied`` parameters come on top of their own."""
         parameters = sum(layer.parameters for layer in layers) + tied
         forward = total(layer.forward for layer in layers)
-        backward = total(layer.whole_backward for layer in layers)
+        backward = total(layer.backward for layer in layers)
         return PartCost(
             forward=forward + replicas.in_forward(parameters, forward),
             backward=backward + replicas.in_backward(parameters, backward),
@@ -290,64 +313,20 @@ class CostModel:
         estimate = self.kernels.optimizer_step(shard, width)
         return booked(estimate, cause=Cause.OPTIMIZER, family=Family.OPTIMIZER)
 
-    # --- communication between parts -----------------------------------------------------------
-
-    def _replica_costs(self, layout: Layout) -> ReplicaCosts:
-        mesh = layout.mesh
-        stride = replica_stride(mesh)
-
-        def clock(operation: Collective, payload: Bytes, size: int, step: int) -> Estimate:
-            shape = group_shape(self.group, size=size, stride=stride * step)
-            return self.collectives.seconds(operation, payload_bytes=payload, shape=shape)
-
+    def _replica_costs(self, layout: Layout, links: MeshLinks) -> ReplicaCosts:
         return ReplicaCosts(
-            clock=clock,
-            replicas=mesh.data_parallel * mesh.context_parallel,
+            clock=links.between_replicas,
+            replicas=layout.mesh.data_parallel * layout.mesh.context_parallel,
             sharding=layout.sharding,
             widths=self.widths,
             buckets=self.setting.framework.keeps_master_weights,
         )
 
-    def _transfer(self, layout: Layout, cut: Cut) -> Tally:
-        """Return one activation's way to the next stage, over the slowest boundary."""
-        mesh = layout.mesh
-        if mesh.pipeline_parallel == 1:
-            return NOTHING
-        payload = float(cut.element_bytes * cut.sharded_tokens * self.setting.decoder.hidden)
-        shape = self._neighbours(mesh.pipeline_parallel, axis_stride(mesh, "pipeline_parallel"))
-        estimate = self.collectives.seconds(Collective.SEND_RECEIVE, payload_bytes=payload, shape=shape)
-        return booked(estimate, cause=Cause.PIPELINE, family=Family.COLLECTIVE)
-
     def _between_passes(self, mesh: Mesh) -> Tally:
         if mesh.pipeline_parallel == 1:
             return NOTHING
         seconds = self.setting.framework.pipeline_pass_seconds
-        return constant(seconds, cause=Cause.PIPELINE, relative_error=STEP_OVERHEAD_ERROR)
-
-    def _barrier(self, mesh: Mesh) -> Tally:
-        """Return what every step waits for: the gradient norm of all ranks, and the host."""
-        overhead = constant(STEP_OVERHEAD_SECONDS, cause=Cause.OVERHEAD, relative_error=STEP_OVERHEAD_ERROR)
-        if mesh.world_size == 1:
-            return overhead
-        shape = group_shape(self.group, size=mesh.world_size, stride=1)
-        norm = self.collectives.seconds(Collective.ALL_REDUCE, payload_bytes=NORM_BYTES, shape=shape)
-        return overhead + booked(norm, cause=Cause.OVERHEAD, family=Family.COLLECTIVE)
-
-    def _tied_parameters(self, cut: Cut, mesh: Mesh) -> int:
-        if mesh.pipeline_parallel == 1:
-            return 0
-        return sum(layer.tied_local_parameters(cut) for layer in self._members["last"])
-
-    def _tied_reduction(self, cut: Cut, mesh: Mesh) -> Tally:
-        """Return the all-reduce of a tied embedding's gradients between first and last stage."""
-        tied = self._tied_parameters(cut, mesh)
-        if not tied:
-            return NOTHING
-        stride = axis_stride(mesh, "pipeline_parallel") * (mesh.pipeline_parallel - 1)
-        payload = float(self.widths.gradient * tied)
-        shape = group_shape(self.group, size=2, stride=stride)
-        estimate = self.collectives.seconds(Collective.ALL_REDUCE, payload_bytes=payload, shape=shape)
-        return booked(estimate, cause=Cause.PIPELINE, family=Family.COLLECTIVE)
+        return constant(seconds, cause=Cause.PIPELINE, relative_error=HOST_ERROR)
 
 
 def _members(setting: Setting) -> dict[str, tuple[Layer, ...]]:
@@ -377,9 +356,31 @@ def pipeline_shape(layout: Layout) -> PipelineShape:
     )
 
 
-def _floor_ns(layer: LayerCost) -> int:
+def _cut_key(mesh: Mesh, micro_batch_size: int) -> tuple[int, ...]:
+    """Return what decides how layers are cut and where their ranks sit: equal keys cost the same."""
+    return (
+        mesh.tensor_parallel,
+        mesh.sequence_parallel,
+        mesh.context_parallel,
+        axis_stride(mesh, "tensor_parallel"),
+        axis_stride(mesh, "context_parallel"),
+        micro_batch_size,
+    )
+
+
+def _floor_ns(layer: LayerPasses) -> int:
     """Return both passes of a layer, rounded down: never above what a problem counts for them."""
     return max(layer.forward.nanoseconds + layer.backward.nanoseconds - ROUNDING_NS, 0)
+
+
+def _option(recompute: Recompute, part: PartCost) -> LayerOption:
+    return LayerOption(
+        recompute=recompute,
+        forward_ns=part.forward.nanoseconds,
+        backward_ns=part.backward.nanoseconds,
+        saved_bytes=_fragmented(part.saved_bytes),
+        working_bytes=_fragmented(part.working_bytes),
+    )
 
 
 def _fixed(part: PartCost) -> FixedPart:
@@ -398,9 +399,3 @@ def _fixed(part: PartCost) -> FixedPart:
 def _fragmented(size: Bytes) -> int:
     """Return reserved bytes for transient tensors of so many allocated bytes."""
     return ceil(size * (1 + FRAGMENTATION_FRACTION))
-
-
-def _num_groups(mesh: Mesh) -> int:
-    """Return how many communicators a rank is in."""
-    axes = ("data_parallel", "tensor_parallel", "context_parallel", "pipeline_parallel")
-    return sum(getattr(mesh, axis) > 1 for axis in axes)

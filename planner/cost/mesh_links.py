@@ -1,0 +1,79 @@
+"""Everything that the ranks of a mesh send each other, timed on a node group's links."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from planner.cluster import NodeGroup
+from planner.cost.collective import CollectiveCosts
+from planner.cost.geometry import axis_stride, replica_stride
+from planner.cost.group_shape import GroupShape, group_shape
+from planner.cost.tally import NOTHING, Cause, Family, Tally, booked
+from planner.profile import Estimate
+from planner.strategy import Mesh
+from planner.units import Bytes
+from planner.workload.operators import Collective, CollectivePass
+
+NORM_BYTES: Final[Bytes] = 4
+"""The squared gradient norm that all ranks exchange before an update."""
+STEP_AXES: Final = ("data_parallel", "tensor_parallel", "context_parallel", "pipeline_parallel")
+"""Axes with a communicator of their own."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeshLinks:
+    """The communication of one mesh."""
+
+    group: NodeGroup
+    collectives: CollectiveCosts
+    mesh: Mesh
+
+    @property
+    def num_communicators(self) -> int:
+        """How many groups of more than one rank a rank is in."""
+        return sum(getattr(self.mesh, axis) > 1 for axis in STEP_AXES)
+
+    def layer_collective(self, op: CollectivePass) -> Estimate:
+        """Return the time of a collective inside a layer, over the ranks of its axis."""
+        size, stride = int(getattr(self.mesh, op.axis)), axis_stride(self.mesh, op.axis)
+        if op.operation is Collective.SEND_RECEIVE:
+            shape = self._neighbours(size, stride)
+        else:
+            shape = group_shape(self.group, size=size, stride=stride)
+        return self.collectives.seconds(op.operation, payload_bytes=op.payload_bytes, shape=shape)
+
+    def between_replicas(self, operation: Collective, payload: Bytes, size: int, step: int) -> Estimate:
+        """Return the time of a collective over ``size`` replicas that are ``step`` replicas apart."""
+        shape = group_shape(self.group, size=size, stride=replica_stride(self.mesh) * step)
+        return self.collectives.seconds(operation, payload_bytes=payload, shape=shape)
+
+    def to_next_stage(self, payload: Bytes) -> Tally:
+        """Return one activation's way to the next stage, over the slowest boundary."""
+        if self.mesh.pipeline_parallel == 1:
+            return NOTHING
+        shape = self._neighbours(self.mesh.pipeline_parallel, axis_stride(self.mesh, "pipeline_parallel"))
+        estimate = self.collectives.seconds(Collective.SEND_RECEIVE, payload_bytes=payload, shape=shape)
+        return booked(estimate, cause=Cause.PIPELINE, family=Family.COLLECTIVE)
+
+    def between_ends(self, payload: Bytes) -> Tally:
+        """Return the all-reduce of a tied embedding's gradients between first and last stage."""
+        stages = self.mesh.pipeline_parallel
+        if stages == 1 or not payload:
+            return NOTHING
+        stride = axis_stride(self.mesh, "pipeline_parallel") * (stages - 1)
+        shape = group_shape(self.group, size=2, stride=stride)
+        estimate = self.collectives.seconds(Collective.ALL_REDUCE, payload_bytes=payload, shape=shape)
+        return booked(estimate, cause=Cause.PIPELINE, family=Family.COLLECTIVE)
+
+    def gradient_norm(self) -> Tally:
+        """Return the exchange of the gradient norm between all ranks."""
+        if self.mesh.world_size == 1:
+            return NOTHING
+        shape = group_shape(self.group, size=self.mesh.world_size, stride=1)
+        norm = self.collectives.seconds(Collective.ALL_REDUCE, payload_bytes=NORM_BYTES, shape=shape)
+        return booked(norm, cause=Cause.OVERHEAD, family=Family.COLLECTIVE)
+
+    def _neighbours(self, size: int, stride: int) -> GroupShape:
+        """Return the shape of two neighbours among ``size`` ranks, over their slowest boundary."""
+        crosses = stride * size > self.group.devices_per_node
+        apart = max(stride, self.group.devices_per_node) if crosses else stride
+        return group_shape(self.group, size=2, stride=apart)
