@@ -34,8 +34,12 @@ def faults_in(error: ValidationError, *, document: object, schema: type[BaseMode
 def faults_from(
     errors: Sequence[Mapping[str, Any]], *, document: object, schema: type[BaseModel]
 ) -> list[FaultDocument]:
-    """Return what is wrong with a document, from the errors that pydantic lists."""
+    """Return what is wrong with a document, from the errors that pydantic lists.
+
+    Unknown fields come first: one that is misspelt makes another one missing.
+    """
     told = [error for error in errors if not _is_echo(error, errors)]
+    told.sort(key=lambda error: error["type"] != UNKNOWN_FIELD)
     return [_fault(error, document=document, schema=schema) for error in told[:MAX_FAULTS]]
 
 

@@ -143,6 +143,11 @@ def test_a_missing_field_is_named() -> None:
     ]
 
 
+def test_a_misspelt_field_comes_before_the_one_that_is_missing_for_it() -> None:
+    found = faults({**REQUEST, "job": {"global_batch_sise": 128}})
+    assert [fault.pointer for fault in found] == ["/job/global_batch_sise", "/job/global_batch_size"]
+
+
 def test_a_kind_of_layer_that_nothing_has_gets_the_nearest() -> None:
     (fault,) = faults(changed("model", {"layers": [{"kind": "embeding"}]}))
     assert fault.pointer == "/model/layers/0/kind"
