@@ -7,8 +7,9 @@ from typing import Any
 
 from api.pages.alternatives import AlternativeRow, alternative_rows
 from api.pages.citations import Citation, citation
-from api.pages.commands import curl_command, meshplan_command, without_defaults
+from api.pages.command_line import meshplan_command
 from api.pages.headline import Figure, headline
+from api.pages.http_request import curl_command, without_defaults
 from api.pages.memory_chart import MemoryChart, memory_chart
 from api.pages.plan_words import Tile, axis_tiles, choice_tiles, plan_sentences, world_size
 from api.pages.proof import CertificateView, ProvenanceView, certificate_view, provenance_view

@@ -14,13 +14,13 @@ from starlette.exceptions import HTTPException
 
 from api.dependencies import CurrentService, Service
 from api.jobs.desk import QueueFullError
-from api.pages.commands import without_defaults
 from api.pages.examples import EXAMPLES
 from api.pages.form_check import CheckedForm, checked, problem_faults
 from api.pages.form_fields import FIELDS, Verb
 from api.pages.form_page import form_page
 from api.pages.form_request import WHOLE_FORM, Faults, FieldFault
 from api.pages.form_values import FORBID, SOURCES, FormValues, values_of
+from api.pages.http_request import without_defaults
 from api.pages.rendering import page_response
 from api.schemas.request import AnyRequestDocument
 from api.stores.plans import PlanKind

@@ -14,8 +14,8 @@ from api.catalogue import list_clusters, list_models, list_profiles
 from api.dependencies import CurrentService, Service
 from api.jobs.answering import read_request, timeline
 from api.pages.api_overview import operations
-from api.pages.commands import curl_command
 from api.pages.examples import EXAMPLES
+from api.pages.http_request import curl_command
 from api.pages.lists import clusters_page, devices_page, models_page, plans_page, profiles_page
 from api.pages.plan_page import plan_page
 from api.pages.progress import waiting_page

@@ -106,7 +106,7 @@ def test_a_command_is_copied_with_one_click(browser: Browser, address: str, plan
     page.goto(plan_path)
     page.locator("button.copy").first.click()
     expect(page.locator("button.copy").first).to_have_text("Copied")
-    assert page.evaluate("navigator.clipboard.readText()").startswith("meshplan evaluate -")
+    assert page.evaluate("navigator.clipboard.readText()").startswith("meshplan evaluate --model llama-3-70b")
     context.close()
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from api.pages.commands import without_defaults
 from api.pages.examples import EXAMPLES
 from api.pages.form_fields import OWN, PRESET, Verb
 from api.pages.form_request import form_request
 from api.pages.form_values import FormValues, values_of
+from api.pages.http_request import without_defaults
 from tests.unit.api.pages.documents import evaluated, plan, request
 
 REQUESTS: dict[str, tuple[Mapping[str, Any], Verb]] = {

@@ -2,10 +2,10 @@ import json
 import shlex
 from typing import Any
 
-from api.pages.commands import curl_command, meshplan_command, without_defaults
 from api.pages.examples import EXAMPLES
+from api.pages.http_request import curl_command, without_defaults
 from api.schemas.request import PlanRequestDocument
-from tests.unit.api.pages.documents import evaluated, request
+from tests.unit.api.pages.documents import request
 
 SHORT: dict[str, Any] = {
     "model": {"preset": "llama-3-8b"},
@@ -23,26 +23,6 @@ def test_a_request_without_its_defaults_means_the_same() -> None:
         "constraints": {"forbid": ["offload"]},
     }
     assert PlanRequestDocument.model_validate(short) == PlanRequestDocument.model_validate(request())
-
-
-def test_a_short_request_is_told_in_options() -> None:
-    assert meshplan_command(SHORT, is_evaluation=False) == (
-        "meshplan plan --model llama-3-8b --cluster h100-sxm:8 --global-batch 128 --sequence 8192"
-    )
-
-
-def test_a_request_that_options_cannot_say_is_given_whole() -> None:
-    command = meshplan_command(without_defaults(request(), is_evaluation=False), is_evaluation=False)
-    first, *document, last = command.splitlines()
-    assert (first, last) == ("meshplan plan - <<'JSON'", "JSON")
-    assert json.loads("\n".join(document))["constraints"] == {"forbid": ["offload"]}
-
-
-def test_an_evaluation_is_given_whole() -> None:
-    short = without_defaults(evaluated()["request"], is_evaluation=True)
-    command = meshplan_command(short, is_evaluation=True)
-    assert command.startswith("meshplan evaluate - <<'JSON'")
-    assert '"virtual_stages": 5' in command
 
 
 def test_curl_sends_the_request_whatever_stands_in_it() -> None:
