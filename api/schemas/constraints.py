@@ -1,7 +1,8 @@
 """What a request fixes, bounds, forbids and consents to, on the wire."""
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -9,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from api.schemas.document import MAX_DEVICES, MAX_SAMPLES, InputDocument, Number, WholeNumber, one_of
 from api.schemas.flat import FlatChoices
 from planner.job import Constraints
+from planner.strategy import RecomputeMode
 
 
 class Technique(StrEnum):
@@ -24,6 +26,19 @@ class Technique(StrEnum):
     DATA_PARALLEL = "data_parallel"
     VIRTUAL_STAGES = "virtual_stages"
     SHARDING = "sharding"
+
+
+WITHOUT: Final[Mapping[Technique, tuple[str, object]]] = {
+    Technique.RECOMPUTE: ("recompute", RecomputeMode.NONE),
+    Technique.SEQUENCE_PARALLEL: ("sequence_parallel", False),
+    Technique.TENSOR_PARALLEL: ("tensor_parallel", 1),
+    Technique.CONTEXT_PARALLEL: ("context_parallel", 1),
+    Technique.PIPELINE_PARALLEL: ("pipeline_parallel", 1),
+    Technique.DATA_PARALLEL: ("data_parallel", 1),
+    Technique.VIRTUAL_STAGES: ("virtual_stages", 1),
+    Technique.SHARDING: ("zero_stage", 0),
+}
+"""The choice that does without a technique; those that no search uses yet need none."""
 
 
 class Consent(StrEnum):
@@ -106,10 +121,36 @@ class ConstraintsDocument(InputDocument):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _forbidden_is_not_fixed(self) -> Self:
+        """Refuse a choice that is fixed to what a forbidden technique does."""
+        fixed = self._fixed()
+        for technique in self.forbid:
+            word, without = WITHOUT.get(technique, ("", None))
+            if fixed.get(word, without) != without:
+                raise PydanticCustomError(
+                    "forbidden",
+                    "forbids {technique}, and {word} is fixed to {value}",
+                    {"technique": str(technique), "word": word, "value": str(fixed[word]), "field": "forbid"},
+                )
+        return self
+
+    def _fixed(self) -> dict[str, Any]:
+        """Return what is fixed, each decision by its own word: a schedule is its name and its chunks."""
+        fixed = self.fixed.chosen()
+        schedule, recompute = self.fixed.schedule, self.fixed.recompute
+        if schedule is not None:
+            inner = schedule.model_fields_set - {"name"}
+            fixed |= {"schedule": schedule.name} | {word: getattr(schedule, word) for word in inner}
+        if recompute is not None and not recompute.modules:
+            fixed["recompute"] = recompute.mode
+        return fixed
+
     def to_constraints(self) -> Constraints:
-        """Return the constraints that the document says."""
+        """Return the constraints that the document says; what is forbidden is fixed to being without it."""
+        without = dict(WITHOUT[technique] for technique in self.forbid if technique in WITHOUT)
         return Constraints(
-            fixed=self.fixed.chosen(),
+            fixed=self._fixed() | without,
             bounds=self.bounds.by_word(),
             forbid=tuple(map(str, self.forbid)),
             allow=tuple(map(str, self.allow)),

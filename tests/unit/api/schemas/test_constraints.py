@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from api.schemas.constraints import BoundsDocument, ConstraintsDocument
 from api.schemas.flat import FlatChoices
+from planner.strategy import Recompute, RecomputeMode, ScheduleName
 
 
 def test_what_is_said_arrives() -> None:
@@ -27,6 +28,36 @@ def test_what_is_said_arrives() -> None:
     assert constraints.memory_fraction == 0.9
 
 
+@pytest.mark.parametrize(
+    ("fixed", "expected"),
+    [
+        ({"schedule": "interleaved"}, {"schedule": ScheduleName.INTERLEAVED}),
+        (
+            {"schedule": {"name": "interleaved", "virtual_stages": 3}},
+            {"schedule": ScheduleName.INTERLEAVED, "virtual_stages": 3},
+        ),
+        ({"recompute": "selective"}, {"recompute": RecomputeMode.SELECTIVE}),
+        (
+            {"recompute": {"mode": "selective", "modules": ["mlp"]}},
+            {"recompute": Recompute(mode=RecomputeMode.SELECTIVE, modules=("mlp",))},
+        ),
+    ],
+)
+def test_objects_are_fixed_decision_by_decision(fixed: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert ConstraintsDocument.model_validate({"fixed": fixed}).to_constraints().fixed == expected
+
+
+def test_a_forbidden_technique_is_fixed_to_being_without_it() -> None:
+    document = ConstraintsDocument.model_validate(
+        {"forbid": ["pipeline_parallel", "recompute", "sharding", "offload", "expert_parallel"]}
+    )
+    assert document.to_constraints().fixed == {
+        "pipeline_parallel": 1,
+        "recompute": RecomputeMode.NONE,
+        "zero_stage": 0,
+    }
+
+
 def test_bounds_are_words_of_the_plan() -> None:
     assert BoundsDocument.model_fields.keys() <= FlatChoices.model_fields.keys()
 
@@ -39,6 +70,8 @@ def test_bounds_are_words_of_the_plan() -> None:
         {"bounds": {"schedule": [1, 2]}},
         {"fixed": {"tensor_parallel": 16}, "bounds": {"tensor_parallel": [1, 8]}},
         {"forbid": ["sleep"]},
+        {"forbid": ["tensor_parallel"], "fixed": {"tensor_parallel": 8}},
+        {"forbid": ["recompute"], "fixed": {"recompute": "full"}},
         {"allow": ["everything"]},
         {"memory_fraction": 0},
     ],
