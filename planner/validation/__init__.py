@@ -1,0 +1,1 @@
+"""Predictions held against measurements: rows of published runs in, an accuracy report out."""

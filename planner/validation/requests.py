@@ -1,0 +1,123 @@
+"""A row as a question for the planner: what to evaluate, and which of its facts were assumed."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from planner.framework import FULL_RECOMPUTE, NO_RECOMPUTE, SELECTIVE_RECOMPUTE
+from planner.frameworks import framework_by_name
+from planner.job import Constraints, SolverLimits
+from planner.planning import PlanRequest
+from planner.strategy import Recompute, ShortPlan
+from planner.validation.machines import cluster_of, profiles_of
+from planner.validation.models import workload_of
+from planner.validation.rows import Reader, Row, UnusableRow
+from planner.validation.software import Software, job_of, software_of
+
+END_LAYERS: Final = 2
+"""Embedding and head, which frameworks count as a layer each where the split then comes out even."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """One row as an evaluation; ``assumed`` names the columns that it leaves unsaid."""
+
+    row: Row
+    request: PlanRequest
+    plan: ShortPlan
+    assumed: frozenset[str]
+
+
+def question_of(row: Row) -> Question:
+    """Return what a row asks; UnusableRow with the fact that it lacks, or that cannot be priced yet."""
+    reader = Reader(row=row)
+    _refuse_unpriced(row)
+    workload = workload_of(reader)
+    cluster = cluster_of(reader)
+    software = software_of(reader)
+    request = PlanRequest(
+        workload=workload,
+        cluster=cluster,
+        job=job_of(reader, software),
+        constraints=Constraints(),
+        solver=SolverLimits(),
+        profiles=profiles_of(cluster.node_groups[0].device.name),
+    )
+    plan = plan_of(reader, software, request)
+    return Question(row=row, request=request, plan=plan, assumed=frozenset(reader.assumed))
+
+
+def plan_of(reader: Reader, software: Software, request: PlanRequest) -> ShortPlan:
+    """Return the plan of a row, with the program's defaults for what it leaves unsaid."""
+    tensor, pipeline = reader.required("tp"), reader.required("pp")
+    context = reader.whole("cp", default=1)
+    stages_per_device = reader.whole("vpp", default=1)
+    model_parallel = tensor * pipeline * context
+    data = reader.row.whole("dp") or request.cluster.num_devices // model_parallel
+    if data * model_parallel != request.cluster.num_devices:
+        raise UnusableRow("gpus is not tp x pp x cp x dp")
+    return ShortPlan(
+        tensor_parallel=tensor,
+        pipeline_parallel=pipeline,
+        context_parallel=context,
+        data_parallel=data,
+        virtual_stages=stages_per_device if pipeline > 1 else 1,
+        micro_batch_size=reader.required("mbs"),
+        zero_stage=_zero_stage(reader, software, replicas=data * context),
+        sequence_parallel=tensor > 1 and reader.flag("seq_parallel", default=software.sequence_parallel),
+        recompute=_recompute(reader),
+        layers_per_stage=_uneven_layers(reader, request, pipeline, stages_per_device),
+    )
+
+
+def _refuse_unpriced(row: Row) -> None:
+    if re.search(r"\b[Q]?LoRA\b", row.text("notes")):
+        raise UnusableRow("frozen weights (LoRA) are not priced yet")
+    if row.text("offload").lower() not in {"", "none"}:
+        raise UnusableRow("offload is not priced yet")
+    schedule = re.search(r"\bschedule=([\w-]+)", row.text("notes"))
+    if schedule and schedule.group(1) not in {"1f1b", "1f1b-interleaved"}:
+        raise UnusableRow(f"schedule {schedule.group(1)} is not priced yet")
+
+
+def _zero_stage(reader: Reader, software: Software, *, replicas: int) -> int:
+    """Return the ZeRO stage; the distributed optimizer is stage 1, and one replica has nothing to shard."""
+    stage, distributed = reader.row.whole("zero_stage"), reader.row.flag("dist_opt")
+    if stage is None and distributed is not None:
+        stage = int(distributed)
+    if stage is None and replicas > 1:
+        stage = reader.default("zero_stage", software.zero_stage)
+    return stage if stage and replicas > 1 else 0
+
+
+def _recompute(reader: Reader) -> Recompute:
+    text = reader.row.text("recompute").lower()
+    if not text:
+        return reader.default("recompute", NO_RECOMPUTE)
+    if text == "none":
+        return NO_RECOMPUTE
+    if text.startswith("full") and "," not in text:
+        return FULL_RECOMPUTE
+    if text == "selective" or re.search(r"core[ _]att", text):
+        return SELECTIVE_RECOMPUTE
+    raise UnusableRow(f"recomputation {text} is not priced yet")
+
+
+def _uneven_layers(
+    reader: Reader, request: PlanRequest, stages: int, stages_per_device: int
+) -> tuple[int, ...] | None:
+    """Return layers per chunk where they do not come out even and the framework asks for a split.
+
+    Frameworks that are told to balance count embedding and head as a layer each; where even that
+    does not come out, the longer chunks are put first.
+    """
+    layers, chunks = request.workload.count("decoder"), stages * stages_per_device
+    framework = framework_by_name(request.job.framework)
+    if layers % chunks == 0 or framework.uneven_by_default:
+        return None
+    counted = layers + END_LAYERS
+    if counted % chunks == 0 and counted > chunks:
+        share = counted // chunks
+        return reader.default("layers_per_stage", (share - 1, *[share] * (chunks - 2), share - 1))
+    share, longer = divmod(layers, chunks)
+    return reader.default("layers_per_stage", tuple(share + (chunk < longer) for chunk in range(chunks)))
