@@ -1,13 +1,13 @@
 """Plans in and out of the planner's own terms: a layout and how many layers each chunk runs how."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from planner.cost.geometry import stage_devices
 from planner.cost.pipeline import Assignment
 from planner.errors import InvalidRequest
-from planner.frameworks import Framework
+from planner.framework import Framework
 from planner.legality import Setting, divisors, nearest_values
 from planner.strategy import (
     Batch,
@@ -71,18 +71,34 @@ def expand_short_plan(short: ShortPlan, setting: Setting) -> FixedPlan:
     mesh = _short_mesh(short, setting)
     replicas = max(mesh.data_parallel * mesh.context_parallel, 1)
     schedule = _short_schedule(short, mesh)
-    samples = short.micro_batch_size * mesh.data_parallel
-    passes = setting.job.global_batch_size // samples if samples > 0 else 0
     layout = Layout(
         mesh=mesh,
-        batch=Batch(micro_batch_size=short.micro_batch_size, num_micro_batches=passes),
+        batch=_short_batch(short, mesh, setting),
         schedule=schedule,
         sharding=short.sharding or _short_sharding(short, replicas, setting.framework),
-        recompute=(short.recompute or Recompute(),),
+        recompute=(with_modules(short.recompute or Recompute(), setting.framework),),
     )
     layers, violations = _short_layers(short, layout, setting)
     assignment = tuple((count,) for count in layers) if layers else None
     return FixedPlan(layout=layout, assignment=assignment, violations=violations)
+
+
+def with_modules(recompute: Recompute, framework: Framework) -> Recompute:
+    """Return selective recomputation with the modules that the framework takes where none are named."""
+    if recompute.mode is not RecomputeMode.SELECTIVE or recompute.modules:
+        return recompute
+    usual = [option for option in framework.recompute if option.mode is RecomputeMode.SELECTIVE]
+    return usual[0] if usual else recompute
+
+
+def _short_batch(short: ShortPlan, mesh: Mesh, setting: Setting) -> Batch:
+    samples = short.micro_batch_size * mesh.data_parallel
+    passes = setting.job.global_batch_size // samples if samples > 0 else 0
+    given = short.extra.get("num_micro_batches")
+    return Batch(
+        micro_batch_size=short.micro_batch_size,
+        num_micro_batches=passes if given is None else int(str(given)),
+    )
 
 
 def _short_mesh(short: ShortPlan, setting: Setting) -> Mesh:
@@ -97,9 +113,14 @@ def _short_mesh(short: ShortPlan, setting: Setting) -> Mesh:
         context_parallel=short.context_parallel,
         pipeline_parallel=short.pipeline_parallel,
         expert_parallel=short.expert_parallel,
-        sequence_parallel=bool(short.sequence_parallel) and short.tensor_parallel > 1,
+        sequence_parallel=_short_sequence_parallel(short, setting) and short.tensor_parallel > 1,
         **known,  # type: ignore[arg-type]  # the wire has checked names and types
     )
+
+
+def _short_sequence_parallel(short: ShortPlan, setting: Setting) -> bool:
+    given = short.sequence_parallel
+    return setting.framework.default_sequence_parallel if given is None else given
 
 
 def _short_schedule(short: ShortPlan, mesh: Mesh) -> Schedule:
@@ -120,7 +141,9 @@ def _short_sharding(short: ShortPlan, replicas: int, framework: Framework) -> Sh
         stage = ZeroStage(short.zero_stage)
     else:
         stage = framework.default_zero_stage if replicas > 1 else ZeroStage.NONE
-    return zero_sharding(stage, replicas=replicas, framework=framework)
+    usual = zero_sharding(stage, replicas=replicas, framework=framework)
+    flat = {word: value for word, value in short.extra.items() if word in Sharding.__dataclass_fields__}
+    return replace(usual, **flat)  # type: ignore[arg-type]  # the wire has checked names and types
 
 
 def _short_layers(
@@ -165,7 +188,7 @@ def _given_layers(
 def read_full_plan(plan: TrainingPlan, setting: Setting) -> FixedPlan:
     """Return what a full plan means; layers that are missing, repeated or misplaced are violations."""
     _refuse_unpriced(plan)
-    options = _recompute_options(plan)
+    options = _recompute_options(plan, setting.framework)
     layout = Layout(
         mesh=plan.mesh,
         batch=plan.batch,
@@ -178,7 +201,11 @@ def read_full_plan(plan: TrainingPlan, setting: Setting) -> FixedPlan:
         return FixedPlan(layout=layout, assignment=None, violations=violations)
     assignment = tuple(
         tuple(
-            sum(r.count for r in chunk.layers if r.kind == "decoder" and r.recompute == option)
+            sum(
+                layers.count
+                for layers in chunk.layers
+                if layers.kind == "decoder" and with_modules(layers.recompute, setting.framework) == option
+            )
             for option in options
         )
         for chunk in _chunks_in_order(plan)
@@ -191,9 +218,9 @@ def _chunks_in_order(plan: TrainingPlan) -> list[Chunk]:
     return [chunk for _, _, chunk in sorted(placed, key=lambda entry: entry[:2])]
 
 
-def _recompute_options(plan: TrainingPlan) -> tuple[Recompute, ...]:
+def _recompute_options(plan: TrainingPlan, framework: Framework) -> tuple[Recompute, ...]:
     found = {
-        layers.recompute
+        with_modules(layers.recompute, framework)
         for stage in plan.stages
         for chunk in stage.chunks
         for layers in chunk.layers

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from planner.cluster import Cluster
-from planner.frameworks import Framework
-from planner.job import Job
+from planner.framework import Framework
+from planner.job import AttentionKind, Job
 from planner.strategy import (
     Batch,
     Layout,
@@ -130,10 +130,10 @@ def _sequence(setting: Setting, layout: Layout) -> Iterator[Violation]:
             f"tensor_parallel ({degree}) divides",
             nearest_legal=nearest_values(degree, legal),
         )
-    if context > 1 and not setting.framework.context_parallel:
+    if context > 1 and setting.job.attention is not AttentionKind.FLASH:
         yield Violation(
             pointer="/plan/context_parallel",
-            rule=f"{setting.framework.name} has no context parallelism",
+            rule="context parallelism needs the fused attention core: the ring merges its partial results",
             nearest_legal=(1,),
         )
 
@@ -256,6 +256,16 @@ def _interleaving(setting: Setting, layout: Layout) -> Iterator[Violation]:
         )
 
 
+def _framework_axes(setting: Setting, layout: Layout) -> Iterator[Violation]:
+    """Check that the framework has the axes that a mesh uses."""
+    framework = setting.framework
+    for word in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
+        if getattr(layout.mesh, word) > 1 and not getattr(framework, word):
+            yield Violation(
+                pointer=f"/plan/{word}", rule=f"{framework.name} has no {word}", nearest_legal=(1,)
+            )
+
+
 def _sharding(setting: Setting, layout: Layout) -> Iterator[Violation]:
     stage = layout.sharding.zero_stage
     if stage not in setting.framework.zero_stages:
@@ -265,6 +275,13 @@ def _sharding(setting: Setting, layout: Layout) -> Iterator[Violation]:
             nearest_legal=nearest_values(
                 stage.value, [legal.value for legal in setting.framework.zero_stages]
             ),
+        )
+    elif layout.mesh.pipeline_parallel > 1 and stage not in setting.framework.pipeline_zero_stages:
+        legal = [entry.value for entry in setting.framework.pipeline_zero_stages]
+        yield Violation(
+            pointer="/plan/zero_stage",
+            rule=f"{setting.framework.name} runs no pipeline with ZeRO stage {stage.value}",
+            nearest_legal=nearest_values(stage.value, legal),
         )
     replicas = layout.mesh.data_parallel * layout.mesh.context_parallel
     for word in ("parameters", "gradients", "optimizer"):
@@ -315,6 +332,7 @@ _RULES: tuple[Callable[[Setting, Layout], Iterator[Violation]], ...] = (
     _batch,
     _pipeline,
     _schedule,
+    _framework_axes,
     _sharding,
     _experts,
     _recompute,

@@ -9,7 +9,7 @@ from pydantic_core import to_jsonable_python
 
 from api.schemas.cluster import ClusterDocument
 from api.schemas.document import EXPERIMENTAL, OutputDocument
-from planner.frameworks import Framework
+from planner.framework import Framework
 from planner.workload.summary import LayerSummary, ModelSummary
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from planner.cost.tally import NOTHING, Cause, Family, Tally, booked, exposed
-from planner.frameworks import StateWidths
+from planner.framework import StateWidths
 from planner.profile import Estimate
 from planner.strategy import Sharding, ZeroStage
 from planner.units import Bytes

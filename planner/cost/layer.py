@@ -13,7 +13,7 @@ from planner.cost.tally import (
     exposed,
     total,
 )
-from planner.frameworks import Framework
+from planner.framework import Framework
 from planner.profile import Estimate
 from planner.strategy import Recompute, RecomputeMode
 from planner.units import Bytes, Flops

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from planner.frameworks import StateWidths
+from planner.framework import StateWidths
 from planner.strategy import Sharding, ZeroStage
 from planner.units import GIBIBYTE, Bytes
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from planner.errors import IllegalChoice, InvalidRequest
 from planner.expansion import zero_sharding
-from planner.frameworks import Grain
+from planner.framework import Grain
 from planner.job import AttentionKind, Constraints
 from planner.legality import (
     Setting,
@@ -208,9 +208,15 @@ def _meshes(space: Space) -> Iterator[Mesh]:
     for tensor in legal_tensor_parallel(setting):
         if devices % tensor or not space.allowed("tensor_parallel", tensor):
             continue
+        if tensor > 1 and not setting.framework.tensor_parallel:
+            continue
         for context in _context_degrees(space, devices // tensor):
             for pipeline in divisors(devices // tensor // context):
                 data = devices // tensor // context // pipeline
+                if pipeline > 1 and not setting.framework.pipeline_parallel:
+                    continue
+                if pipeline > 1 and not setting.framework.pipeline_parallel:
+                    continue
                 if not space.allowed("pipeline_parallel", pipeline) or not space.allowed(
                     "data_parallel", data
                 ):
@@ -254,9 +260,12 @@ def _batches(space: Space, mesh: Mesh) -> Iterator[Batch]:
 
 def _zero_stages(space: Space, mesh: Mesh) -> list[ZeroStage]:
     alone = mesh.data_parallel * mesh.context_parallel == 1
-    legal = (ZeroStage.NONE,) if alone else space.setting.framework.zero_stages
-    if alone and space.fixed("zero_stage") is not None:
-        legal = space.setting.framework.zero_stages
+    framework = space.setting.framework
+    legal: tuple[ZeroStage, ...] = framework.zero_stages
+    if alone and space.fixed("zero_stage") is None:
+        legal = (ZeroStage.NONE,)
+    if mesh.pipeline_parallel > 1:
+        legal = tuple(stage for stage in legal if stage in framework.pipeline_zero_stages)
     return [stage for stage in legal if space.allowed("zero_stage", stage.value)]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.cluster_presets import cluster_from_preset
-from planner.frameworks import FULL_RECOMPUTE, SELECTIVE_RECOMPUTE
+from planner.framework import FULL_RECOMPUTE, SELECTIVE_RECOMPUTE
 from planner.job import OPTIMIZERS, AttentionKind, Constraints, Job, Precision, SolverLimits
 from planner.plan import Result
 from planner.planning import PlanRequest, evaluate_plan

@@ -1,18 +1,22 @@
 """Plans go out in full form and come back as the same layout and layers."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InvalidRequest
 from planner.expansion import even_split, expand_short_plan, full_plan, read_full_plan, zero_sharding
-from planner.frameworks import FRAMEWORKS, FULL_RECOMPUTE
+from planner.framework import FULL_RECOMPUTE, SELECTIVE_RECOMPUTE
+from planner.frameworks import FRAMEWORKS
 from planner.strategy import (
     Chunk,
     LayerOffload,
     LayerRange,
     Offload,
     Recompute,
+    RecomputeMode,
     ShortPlan,
     Stage,
     TrainingPlan,
@@ -65,6 +69,35 @@ def test_every_layer_and_every_device_is_placed_once(short: ShortPlan) -> None:
         for i in range(run.count)
     ]
     assert sorted(devices) == list(range(plan.mesh.world_size))
+
+
+def test_selective_without_modules_means_those_that_the_framework_takes() -> None:
+    selective = Recompute(mode=RecomputeMode.SELECTIVE)
+    plan = expanded(ShortPlan(recompute=selective))
+    assert plan.stages[0].chunks[0].layers[1].recompute == SELECTIVE_RECOMPUTE
+    bare = replace(plan, stages=tuple(_recomputing(stage, selective) for stage in plan.stages))
+    assert read_full_plan(bare, setting()).layout == read_full_plan(plan, setting()).layout
+    assert read_full_plan(bare, setting()).assignment == read_full_plan(plan, setting()).assignment
+
+
+def _recomputing(stage: Stage, recompute: Recompute) -> Stage:
+    return replace(
+        stage,
+        chunks=tuple(
+            replace(chunk, layers=tuple(replace(layers, recompute=recompute) for layers in chunk.layers))
+            for chunk in stage.chunks
+        ),
+    )
+
+
+def test_flat_words_of_batch_and_sharding_are_heard() -> None:
+    short = ShortPlan(
+        zero_stage=3, extra={"parameters": 2, "reshard_after_forward": False, "num_micro_batches": 7}
+    )
+    layout = expand_short_plan(short, setting()).layout
+    assert (layout.sharding.parameters, layout.sharding.reshard_after_forward) == (2, False)
+    assert layout.sharding.optimizer == layout.mesh.data_parallel
+    assert layout.batch.num_micro_batches == 7
 
 
 def test_layers_that_are_missing_are_a_violation() -> None:

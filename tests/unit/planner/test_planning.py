@@ -13,7 +13,7 @@ from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs, stag
 from planner.cost.replay import replay
 from planner.errors import IllegalChoice, InvalidRequest
 from planner.expansion import zero_sharding
-from planner.frameworks import Grain
+from planner.framework import Grain
 from planner.job import Constraints
 from planner.legality import Setting, divisors, layout_violations
 from planner.plan import Status

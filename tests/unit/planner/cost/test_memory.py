@@ -4,7 +4,8 @@ import pytest
 
 from planner.cost.memory import buffer_bytes, state_bytes
 from planner.expansion import zero_sharding
-from planner.frameworks import FRAMEWORKS, StateWidths
+from planner.framework import StateWidths
+from planner.frameworks import FRAMEWORKS
 from planner.job import Precision
 from planner.strategy import ZeroStage
 
