@@ -31,6 +31,15 @@ class Comparison:
         """How far apart both are, equally for twice as much and half as much: |ln(predicted / measured)|."""
         return abs(log(self.predicted / self.measured))
 
+    def scaled(self, factor: float) -> "Comparison":
+        """Return the same comparison in another unit."""
+        low, high = self.interval
+        return Comparison(
+            predicted=self.predicted * factor,
+            measured=self.measured * factor,
+            interval=(low * factor, high * factor),
+        )
+
 
 def step_time_comparison(outcome: Outcome) -> Comparison | None:
     """Return the step times of a row in seconds; None where either is missing."""

@@ -144,13 +144,7 @@ def _per_token(outcome: Outcome, seconds: Comparison) -> Comparison:
     """Return step times as times per token."""
     assert outcome.question is not None
     job = outcome.question.request.job
-    tokens = job.global_batch_size * job.sequence_length
-    low, high = seconds.interval
-    return Comparison(
-        predicted=seconds.predicted / tokens,
-        measured=seconds.measured / tokens,
-        interval=(low / tokens, high / tokens),
-    )
+    return seconds.scaled(1 / (job.global_batch_size * job.sequence_length))
 
 
 def _grouped(members: Iterable[tuple[Hashable, Any]]) -> list[list[Any]]:

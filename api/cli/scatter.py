@@ -1,0 +1,64 @@
+"""A scatter plot of predictions over measurements, on logarithmic axes, as places in a drawing."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log, log10
+from typing import Final
+
+from planner.validation.comparison import Comparison
+
+SIDE: Final = 320.0
+"""Width and height of the plot, in the units of the drawing."""
+MOST_TICKS: Final = 7
+MARGIN_FACTOR: Final = 1.15
+"""How far the axes reach beyond the outermost figures."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """One row's place: to the right by what was measured, up by what was predicted."""
+
+    x: float
+    y: float
+    is_covered: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tick:
+    """A figure on both axes, and how far from their origin it stands."""
+
+    place: float
+    label: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scatter:
+    """Points and ticks in a square; a perfect prediction lies on its diagonal."""
+
+    points: tuple[Point, ...]
+    ticks: tuple[Tick, ...]
+    side: float = SIDE
+
+
+def scatter_of(compared: Sequence[Comparison], *, shown: Callable[[float], str]) -> Scatter:
+    """Return where the rows stand; both axes have the same ends, so that the diagonal means equality."""
+    figures = [figure for found in compared for figure in (found.predicted, found.measured)]
+    low, high = min(figures) / MARGIN_FACTOR, max(figures) * MARGIN_FACTOR
+
+    def place(figure: float) -> float:
+        return round(SIDE * log(figure / low) / log(high / low), 1)
+
+    return Scatter(
+        points=tuple(
+            Point(x=place(found.measured), y=SIDE - place(found.predicted), is_covered=found.is_covered)
+            for found in compared
+        ),
+        ticks=tuple(Tick(place=place(figure), label=shown(figure)) for figure in _round_figures(low, high)),
+    )
+
+
+def _round_figures(low: float, high: float) -> list[float]:
+    """Return 1, 2 and 5 times the powers of ten between the ends; the powers alone where those are many."""
+    powers = [10.0**exponent for exponent in range(floor(log10(low)), ceil(log10(high)) + 1)]
+    fine = [step * power for power in powers for step in (1, 2, 5) if low <= step * power <= high]
+    return fine if len(fine) <= MOST_TICKS else [power for power in powers if low <= power <= high]
