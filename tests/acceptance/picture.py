@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from tests.acceptance.running import running_browser, running_service
 
 PICTURE: Final = Path(__file__).parents[2] / "docs" / "plan-page.png"
-EXAMPLE: Final = "Llama-3-70B on 64 H100"
+FORM: Final = "/?example=llama-3-70b-64-h100&time_limit_seconds=150"
 WIDTH: Final = 1280
 SHARPNESS: Final = 2
 MARGIN: Final = 16
@@ -17,10 +17,11 @@ SOLVED_MILLISECONDS: Final = 180_000
 
 
 def take_picture(page: Page, target: Path) -> None:
-    """Plan the example and save the page down to its timeline."""
-    page.goto("/")
-    page.get_by_role("button", name=EXAMPLE).click()
-    expect(page.locator("#verdict")).to_contain_text("Proven optimal", timeout=SOLVED_MILLISECONDS)
+    """Plan an example and save the page down to its timeline."""
+    page.goto(FORM)
+    page.get_by_role("button", name="Find the best plan").click()
+    page.locator("#verdict").wait_for(timeout=SOLVED_MILLISECONDS)
+    expect(page.locator("#verdict")).to_contain_text("Proven optimal")
     timeline = page.locator("#timeline").bounding_box()
     assert timeline is not None
     height = timeline["y"] + timeline["height"] + MARGIN
