@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from planner.job import Precision
+from planner.job import AttentionKind, Precision
 from planner.strategy import Recompute, RecomputeMode, ScheduleName, ZeroStage
 from planner.units import Seconds
 
@@ -77,6 +77,8 @@ class Framework:
     pipeline_zero_stages: tuple[ZeroStage, ...] = tuple(ZeroStage)
     """ZeRO stages that the framework allows beside a pipeline."""
     refused_precisions: tuple[Precision, ...] = ()
+    unfused_precisions: tuple[Precision, ...] = ()
+    """Precisions in which attention runs unfused where the job doesn't say."""
     default_sequence_parallel: bool = False
     overlaps_gradient_reduction: bool = True
     overlaps_parameter_gather: bool = True
@@ -96,6 +98,10 @@ class Framework:
             gradient=self.gradient_bytes.get(precision, FP32_BYTES),
             optimizer=master + FP32_BYTES * moment_values,
         )
+
+    def default_attention(self, precision: Precision) -> AttentionKind:
+        """Return how attention runs where the job doesn't say."""
+        return AttentionKind.UNFUSED if precision in self.unfused_precisions else AttentionKind.FLASH
 
     def transfer_blocks(self, schedule: ScheduleName) -> bool:
         """Whether a send to the next stage occupies the sender."""

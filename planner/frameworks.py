@@ -34,12 +34,15 @@ MEGATRON_CORE: Final = Framework(
     empty_ends=True,
     launch_seconds_per_kernel=6e-6,
     pipeline_pass_seconds=1e-3,
+    # Megatron-LM's fp16 recipes predate its fused attention, which is off unless asked for there.
+    unfused_precisions=(Precision.FP16,),
 )
 
 MEGATRON_BRIDGE: Final = replace(
     MEGATRON_CORE,
     name="megatron-bridge",
     description="Megatron Bridge: recipes over Megatron-core",
+    unfused_precisions=(),
 )
 
 MEGATRON_DEEPSPEED: Final = replace(
@@ -105,6 +108,7 @@ NANOTRON: Final = replace(
     MEGATRON_CORE,
     name="nanotron",
     description="nanotron: tensor, pipeline and data parallelism with ZeRO-1",
+    unfused_precisions=(),
     schedules=(ScheduleName.GPIPE, ScheduleName.ONE_FORWARD_ONE_BACKWARD),
     zero_stages=_WITHOUT_SHARDED_GRADIENTS,
     recompute=_WHOLE_LAYERS,
@@ -146,6 +150,7 @@ ANY: Final = replace(
     MEGATRON_CORE,
     name="any",
     description="No framework's limits: the whole space, with Megatron-core's overlaps",
+    unfused_precisions=(),
     schedules=tuple(ScheduleName),
     recompute_grain=Grain.LAYER,
     vocabulary_multiple=1,

@@ -33,6 +33,16 @@ class AttentionKind(StrEnum):
     UNFUSED = "unfused"
 
 
+ATTENTION_ALIASES: Final[Mapping[str, AttentionKind]] = {
+    **dict.fromkeys(
+        ("sdpa", "fused", "flash_attention", "flash_attention_2", "flash_attention_3", "cudnn"),
+        AttentionKind.FLASH,
+    ),
+    **dict.fromkeys(("eager", "math", "plain", "standard", "vanilla", "naive"), AttentionKind.UNFUSED),
+}
+"""Names that frameworks and people use for either kind."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Optimizer:
     """An optimizer by what it keeps and computes for each trained parameter."""
@@ -102,5 +112,3 @@ class SolverLimits:
 
     time_limit_seconds: float = 30.0
     relative_gap: float = 0.0
-
-

@@ -11,7 +11,7 @@ from planner.errors import InvalidRequest
 from planner.expansion import FixedPlan, expand_short_plan, full_plan, read_full_plan
 from planner.explanation import explain, memory_warnings, provenance_warnings
 from planner.frameworks import framework_by_name
-from planner.job import Constraints, Job, SolverLimits
+from planner.job import Constraints, Job, Precision, SolverLimits
 from planner.legality import Setting, layout_violations
 from planner.plan import (
     Alternative,
@@ -237,12 +237,15 @@ def _violations(setting: Setting, fixed: FixedPlan) -> tuple[Violation, ...]:
 
 
 def _setting(request: PlanRequest) -> Setting:
-    return Setting(
-        workload=request.workload,
-        cluster=request.cluster,
-        job=request.job,
-        framework=framework_by_name(request.job.framework),
-    )
+    framework = framework_by_name(request.job.framework)
+    precision = request.job.precision
+    if precision in framework.refused_precisions:
+        raise InvalidRequest(
+            f"{framework.name} does not train in {precision}",
+            pointer="/job/precision",
+            nearest_legal=(Precision.BF16.value,),
+        )
+    return Setting(workload=request.workload, cluster=request.cluster, job=request.job, framework=framework)
 
 
 def _cost_model(request: PlanRequest, setting: Setting) -> CostModel:

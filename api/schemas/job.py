@@ -2,7 +2,7 @@
 
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from api.schemas.document import (
@@ -18,12 +18,17 @@ from api.schemas.document import (
     one_of,
 )
 from planner.errors import InvalidRequest
-from planner.job import OPTIMIZERS, AttentionKind, Job, Precision, Trainable
+from planner.frameworks import framework_by_name
+from planner.job import ATTENTION_ALIASES, OPTIMIZERS, AttentionKind, Job, Precision, Trainable
 from planner.workload.layers import Workload
 
 KnownPrecision = Annotated[Precision, one_of(Precision)]
 KnownOptimizer = Annotated[str, one_of(OPTIMIZERS)]
-KnownAttention = Annotated[AttentionKind, one_of(AttentionKind)]
+KnownAttention = Annotated[
+    AttentionKind,
+    one_of(AttentionKind),
+    BeforeValidator(lambda name: ATTENTION_ALIASES.get(name, name) if isinstance(name, str) else name),
+]
 Imbalance = Annotated[float, Number, Field(ge=1, le=1e6, allow_inf_nan=False)]
 Pixels = Annotated[int, WholeNumber, Field(ge=1, le=10**6)]
 ImageCount = Annotated[int, WholeNumber, Field(ge=0, le=10**6)]
@@ -65,7 +70,11 @@ class JobDocument(InputDocument):
     gradient_dtype: KnownPrecision | None = None
     master_weight_dtype: KnownPrecision | None = None
     optimizer_state_dtype: KnownPrecision | None = None
-    attention: KnownAttention = AttentionKind.FLASH
+    attention: KnownAttention | None = Field(
+        default=None,
+        description="flash (one fused kernel) or unfused (matrix products around a softmax). Null: as the "
+        "framework does, which is flash, but unfused in fp16 under Megatron-LM.",
+    )
     compile: Flag | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
     trainable: TrainableDocument = TrainableDocument()
     loss: Name = Field(default="causal_lm", json_schema_extra=EXPERIMENTAL)
@@ -82,6 +91,10 @@ class JobDocument(InputDocument):
         description="Load of the busiest expert rank over the mean.",
         json_schema_extra=EXPERIMENTAL,
     )
+
+    def attention_or_default(self) -> AttentionKind:
+        """Return how attention runs; UnknownName for a framework that nobody knows."""
+        return self.attention or framework_by_name(self.framework).default_attention(self.precision)
 
     def to_job(self, workload: Workload) -> Job:
         """Return the job that the document says; InvalidRequest where the model needs a sequence length."""
@@ -102,6 +115,6 @@ class JobDocument(InputDocument):
             gradient_dtype=self.gradient_dtype,
             master_weight_dtype=self.master_weight_dtype,
             optimizer_state_dtype=self.optimizer_state_dtype,
-            attention=self.attention,
+            attention=self.attention_or_default(),
             trainable=Trainable(kind=self.trainable.kind, frozen=self.trainable.frozen),
         )

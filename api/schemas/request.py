@@ -57,6 +57,7 @@ class PlanRequestDocument(InputDocument):
     def normalised(self) -> dict[str, Any]:
         """Return the request as plain data with every default filled in."""
         request = self.model_dump(mode="json")
+        request["job"]["attention"] = self.job.attention_or_default().value
         request["constraints"]["fixed"] = self.constraints.fixed.said()
         request["constraints"]["bounds"] = _without_nulls(request["constraints"]["bounds"])
         return request | {part: _without_nulls(request[part]) for part in ("model", "cluster")}
@@ -90,6 +91,7 @@ class EvaluationRequestDocument(InputDocument):
     def normalised(self) -> dict[str, Any]:
         """Return the request as plain data with every default filled in."""
         request = self.model_dump(mode="json")
+        request["job"]["attention"] = self.job.attention_or_default().value
         if isinstance(self.plan, ShortPlanDocument):
             request["plan"] = self.plan.said()
         return request | {part: _without_nulls(request[part]) for part in ("model", "cluster")}

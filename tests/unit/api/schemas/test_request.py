@@ -34,7 +34,24 @@ def test_a_normalised_request_is_the_same_request(document: dict[str, Any]) -> N
     read = PlanRequestDocument.model_validate(normalised)
     assert read.normalised() == normalised
     assert read.constraints.to_constraints() == request.constraints.to_constraints()
-    assert read.job == request.job
+    assert read.job.attention_or_default() == request.job.attention_or_default()
+    assert read.job.model_copy(update={"attention": request.job.attention}) == request.job
+
+
+@pytest.mark.parametrize(
+    ("job", "attention"),
+    [
+        ({}, "flash"),
+        ({"precision": "fp16"}, "unfused"),
+        ({"precision": "fp16", "framework": "pytorch"}, "flash"),
+        ({"precision": "fp16", "attention": "flash"}, "flash"),
+        ({"attention": "eager"}, "unfused"),
+        ({"attention": "sdpa"}, "flash"),
+    ],
+)
+def test_attention_runs_as_the_job_or_its_framework_says(job: dict[str, Any], attention: str) -> None:
+    document = {**REQUEST, "job": {**REQUEST["job"], **job}}
+    assert PlanRequestDocument.model_validate(document).normalised()["job"]["attention"] == attention
 
 
 @pytest.mark.parametrize(
