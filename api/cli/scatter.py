@@ -10,6 +10,8 @@ from planner.validation.comparison import Comparison
 SIDE: Final = 320.0
 """Width and height of the plot, in the units of the drawing."""
 MOST_TICKS: Final = 7
+STEPS: Final = ((1, 1.5, 2, 3, 4, 5, 6, 7, 8), (1, 2, 5), (1,))
+"""Figures on an axis, times the powers of ten; the first that are not too many are taken."""
 MARGIN_FACTOR: Final = 1.15
 """How far the axes reach beyond the outermost figures."""
 
@@ -58,7 +60,8 @@ def scatter_of(compared: Sequence[Comparison], *, shown: Callable[[float], str])
 
 
 def _round_figures(low: float, high: float) -> list[float]:
-    """Return 1, 2 and 5 times the powers of ten between the ends; the powers alone where those are many."""
+    """Return round figures between the ends: as many as there is room for."""
     powers = [10.0**exponent for exponent in range(floor(log10(low)), ceil(log10(high)) + 1)]
-    fine = [step * power for power in powers for step in (1, 2, 5) if low <= step * power <= high]
-    return fine if len(fine) <= MOST_TICKS else [power for power in powers if low <= power <= high]
+    scales = ([step * power for power in powers for step in steps] for steps in STEPS)
+    inside = [[figure for figure in scale if low <= figure <= high] for scale in scales]
+    return next((figures for figures in inside if len(figures) <= MOST_TICKS), inside[-1])

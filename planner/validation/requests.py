@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from planner.framework import FULL_RECOMPUTE, NO_RECOMPUTE, SELECTIVE_RECOMPUTE
-from planner.frameworks import framework_by_name
 from planner.job import Constraints, SolverLimits
 from planner.planning import PlanRequest
 from planner.strategy import Recompute, ShortPlan
@@ -51,7 +50,7 @@ def plan_of(reader: Reader, software: Software, request: PlanRequest) -> ShortPl
     """Return the plan of a row, with the program's defaults for what it leaves unsaid."""
     tensor, pipeline = reader.required("tp"), reader.required("pp")
     context = reader.whole("cp", default=1)
-    stages_per_device = reader.whole("vpp", default=1)
+    virtual_stages = reader.whole("vpp", default=1)
     model_parallel = tensor * pipeline * context
     data = reader.row.whole("dp") or request.cluster.num_devices // model_parallel
     if data * model_parallel != request.cluster.num_devices:
@@ -61,12 +60,13 @@ def plan_of(reader: Reader, software: Software, request: PlanRequest) -> ShortPl
         pipeline_parallel=pipeline,
         context_parallel=context,
         data_parallel=data,
-        virtual_stages=stages_per_device if pipeline > 1 else 1,
+        virtual_stages=virtual_stages if pipeline > 1 else 1,
         micro_batch_size=reader.required("mbs"),
         zero_stage=_zero_stage(reader, software, replicas=data * context),
-        sequence_parallel=tensor > 1 and reader.flag("seq_parallel", default=software.sequence_parallel),
+        sequence_parallel=tensor > 1
+        and reader.flag("seq_parallel", default=software.default_sequence_parallel),
         recompute=_recompute(reader),
-        layers_per_stage=_uneven_layers(reader, request, pipeline, stages_per_device),
+        layers_per_stage=_uneven_layers(reader, software, request, chunks=pipeline * virtual_stages),
     )
 
 
@@ -86,7 +86,7 @@ def _zero_stage(reader: Reader, software: Software, *, replicas: int) -> int:
     if stage is None and distributed is not None:
         stage = int(distributed)
     if stage is None and replicas > 1:
-        stage = reader.default("zero_stage", software.zero_stage)
+        stage = reader.default("zero_stage", software.default_zero_stage)
     return stage if stage and replicas > 1 else 0
 
 
@@ -104,20 +104,21 @@ def _recompute(reader: Reader) -> Recompute:
 
 
 def _uneven_layers(
-    reader: Reader, request: PlanRequest, stages: int, stages_per_device: int
+    reader: Reader, software: Software, request: PlanRequest, *, chunks: int
 ) -> tuple[int, ...] | None:
     """Return layers per chunk where they do not come out even and the framework asks for a split.
 
     Frameworks that are told to balance count embedding and head as a layer each; where even that
     does not come out, the longer chunks are put first.
     """
-    layers, chunks = request.workload.count("decoder"), stages * stages_per_device
-    framework = framework_by_name(request.job.framework)
-    if layers % chunks == 0 or framework.uneven_by_default:
+    layers = request.workload.count("decoder")
+    if layers % chunks == 0:
         return None
     counted = layers + END_LAYERS
     if counted % chunks == 0 and counted > chunks:
         share = counted // chunks
         return reader.default("layers_per_stage", (share - 1, *[share] * (chunks - 2), share - 1))
+    if software.traits.uneven_by_default:
+        return None
     share, longer = divmod(layers, chunks)
     return reader.default("layers_per_stage", tuple(share + (chunk < longer) for chunk in range(chunks)))

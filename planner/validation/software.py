@@ -4,57 +4,70 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from planner.frameworks import FRAMEWORKS
+from planner.framework import Framework
+from planner.frameworks import framework_by_name
 from planner.job import OPTIMIZERS, AttentionKind, Job, Optimizer, Precision
 from planner.validation.rows import Reader, UnusableRow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Software:
-    """How a training program is priced, and what it does where a row leaves it unsaid.
+    """Which framework a training program is priced as, and where its defaults differ from that one's.
 
-    ``frameworks`` names those of ours that stand for it, the best first; a row that has to take
-    another one counts as assumed.
+    ``None`` means as the framework does. ``is_relative`` is set where it is another framework, the
+    nearest that has traits here: its rows count as assumed.
     """
 
-    frameworks: tuple[str, ...]
-    zero_stage: int = 0
-    sequence_parallel: bool = False
-    flash_attention: bool = True
+    framework: str
+    is_relative: bool = False
+    zero_stage: int | None = None
+    sequence_parallel: bool | None = None
     precision: Precision = Precision.BF16
-    is_named: bool = True
+
+    @property
+    def traits(self) -> Framework:
+        """The traits of the framework."""
+        return framework_by_name(self.framework)
+
+    @property
+    def default_zero_stage(self) -> int:
+        """The ZeRO stage of more than one replica."""
+        return self.traits.default_zero_stage if self.zero_stage is None else self.zero_stage
+
+    @property
+    def default_sequence_parallel(self) -> bool:
+        """Whether tensor-parallel ranks split the sequence between their regions."""
+        given = self.sequence_parallel
+        return self.traits.default_sequence_parallel if given is None else given
 
 
 SOFTWARE: Final[Mapping[str, Software]] = {
-    # Its recipes switch on the distributed optimizer, and sequence parallel wherever tensor parallel is.
-    "megatron-bridge": Software(
-        frameworks=("megatron-bridge", "megatron-core"), zero_stage=1, sequence_parallel=True
-    ),
-    "nemo": Software(frameworks=("megatron-core",), zero_stage=1, sequence_parallel=True),
-    "primus": Software(frameworks=("megatron-core",), zero_stage=1),
-    # --use-distributed-optimizer, --sequence-parallel and ZeRO are all off by default.
-    "megatron": Software(frameworks=("megatron-core",)),
-    "megatron-deepspeed": Software(
-        frameworks=("megatron-deepspeed", "megatron-core"), flash_attention=False, precision=Precision.FP16
-    ),
-    "megatron + deepspeed": Software(
-        frameworks=("megatron-deepspeed", "megatron-core"), flash_attention=False, precision=Precision.FP16
-    ),
-    "deepspeed": Software(frameworks=("deepspeed", "megatron-core"), precision=Precision.FP16),
-    # tp_mode is REDUCE_SCATTER: what Megatron calls sequence parallel.
-    "nanotron": Software(frameworks=("nanotron", "megatron-core"), sequence_parallel=True),
-    "llm-foundry": Software(frameworks=("composer", "pytorch"), zero_stage=3),
-    "composer": Software(frameworks=("composer", "pytorch"), zero_stage=3),
-    "torchtitan": Software(frameworks=("torchtitan", "pytorch"), zero_stage=3, sequence_parallel=True),
-    "pytorch": Software(frameworks=("pytorch",), zero_stage=3),
-    "fsdp": Software(frameworks=("pytorch",), zero_stage=3),
+    # Recipes of NeMo and Bridge have the distributed optimizer, and sequence parallel beside tensor parallel.
+    "megatron-bridge": Software(framework="megatron-bridge", zero_stage=1, sequence_parallel=True),
+    "nemo": Software(framework="megatron-core", zero_stage=1, sequence_parallel=True),
+    "primus": Software(framework="megatron-core", zero_stage=1),
+    # In Megatron-LM itself --use-distributed-optimizer and --sequence-parallel are off.
+    "megatron": Software(framework="megatron-core", zero_stage=0, sequence_parallel=False),
+    "megatron-deepspeed": Software(framework="megatron-deepspeed", precision=Precision.FP16),
+    "megatron + deepspeed": Software(framework="megatron-deepspeed", precision=Precision.FP16),
+    "deepspeed": Software(framework="deepspeed", precision=Precision.FP16),
+    "nanotron": Software(framework="nanotron"),
+    "llm-foundry": Software(framework="composer"),
+    "composer": Software(framework="composer"),
+    "torchtitan": Software(framework="torchtitan"),
+    "maxtext": Software(framework="maxtext"),
+    "pytorch": Software(framework="pytorch"),
+    "fsdp": Software(framework="pytorch"),
+    # Planners that generate their own programs over PyTorch.
+    "alpa": Software(framework="any", is_relative=True),
+    "galvatron": Software(framework="pytorch", is_relative=True),
+    "nnscaler": Software(framework="any", is_relative=True),
 }
 """Training programs by how their name begins, in small letters; the longest beginning wins.
 
-The one place that says which of our frameworks a program is priced as: one that has traits of its
-own here is taken before the nearest relative.
+The one place that says as which framework a program is priced.
 """
-OTHER_SOFTWARE: Final = Software(frameworks=("any",), is_named=False)
+OTHER_SOFTWARE: Final = Software(framework="any", is_relative=True)
 
 PRECISIONS: Final[Mapping[str, Precision]] = {
     "fp32": Precision.FP32,
@@ -82,22 +95,18 @@ def software_of(reader: Reader) -> Software:
     return SOFTWARE[max(known, key=len)] if known else OTHER_SOFTWARE
 
 
-def framework_of(reader: Reader, software: Software) -> str:
-    """Return the first of the software's names that has traits here."""
-    name = next(name for name in software.frameworks if name in FRAMEWORKS)
-    is_relative = name != software.frameworks[0] or not software.is_named
-    return reader.default("framework", name) if is_relative else name
-
-
 def job_of(reader: Reader, software: Software) -> Job:
     """Return the job of a row; UnusableRow where its batch is missing or its numbers have no name here."""
+    if software.is_relative:
+        reader.assumed.add("framework")
+    precision = _precision(reader, software)
     return Job(
         global_batch_size=reader.required("gbs"),
         sequence_length=reader.required("seq_len"),
-        precision=_precision(reader, software),
+        precision=precision,
         optimizer=_optimizer(reader),
-        framework=framework_of(reader, software),
-        attention=_attention(reader, software),
+        framework=software.framework,
+        attention=_attention(reader, software.traits.default_attention(precision)),
     )
 
 
@@ -129,7 +138,8 @@ def _optimizer(reader: Reader) -> Optimizer:
     return optimizer
 
 
-def _attention(reader: Reader, software: Software) -> AttentionKind:
-    runs_flash = not reader.row.text("device").startswith(FLASHLESS_DEVICES)
-    is_flash = reader.flag("flash_attn", default=software.flash_attention and runs_flash)
+def _attention(reader: Reader, usual: AttentionKind) -> AttentionKind:
+    if reader.row.text("device").startswith(FLASHLESS_DEVICES):
+        usual = AttentionKind.UNFUSED
+    is_flash = reader.flag("flash_attn", default=usual is AttentionKind.FLASH)
     return AttentionKind.FLASH if is_flash else AttentionKind.UNFUSED
