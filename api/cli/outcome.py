@@ -1,6 +1,7 @@
 """How a command ends: its exit code, and what goes wrong told to a person or as a document."""
 
 import json
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from api.schemas.problem import ProblemDocument
 from planner.errors import InvalidRequest
 from planner.plan import Status
 
+log = logging.getLogger(__name__)
+
 
 class ExitCode(IntEnum):
     """What a command returns to the shell."""
@@ -26,6 +29,8 @@ class ExitCode(IntEnum):
     NO_PLAN_IN_TIME = 3
     UNAVAILABLE = 69
     """As ``sysexits.h`` has it: something that is needed does not answer."""
+    MISTAKE = 70
+    """As ``sysexits.h`` has it: a mistake in the program."""
     INTERRUPTED = 130
     """As shells have it for Ctrl-C."""
 
@@ -64,6 +69,11 @@ def problems_told(*, as_json: bool) -> Iterator[None]:
         sys.exit(ExitCode.UNAVAILABLE)
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
+    except Exception as error:
+        log.debug("the traceback of this mistake", exc_info=error)
+        hint = "please report it; MESHPLAN_LOG_LEVEL=debug shows where"
+        click.echo(f"meshplan: a mistake of ours: {type(error).__name__}: {error} ({hint})", err=True)
+        sys.exit(ExitCode.MISTAKE)
 
 
 def write_json(document: Any) -> None:  # noqa: ANN401 - anything that JSON has

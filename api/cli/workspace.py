@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from api.cli.outcome import ProblemError
 from api.schemas.problem import FaultDocument, ProblemDocument
-from api.settings import Settings
+from api.settings import LogLevel, Settings
 from api.workspace import Workspace, prepare_workspace
 
 
@@ -28,12 +28,20 @@ def read_settings() -> Settings:
 @contextmanager
 def opened_workspace() -> Iterator[Workspace]:
     """Return the stores on the database that the environment names."""
+    settings = read_settings()
+    _set_up_log(settings)
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    workspace = prepare_workspace(read_settings().database_url, on_work=_say_first_use)
+    workspace = prepare_workspace(settings.database_url, on_work=_say_first_use)
     try:
         yield workspace
     finally:
         workspace.close()
+
+
+def _set_up_log(settings: Settings) -> None:
+    """Write the log to standard error where somebody asks for details; a command says the rest itself."""
+    is_wanted = settings.log_level is LogLevel.DEBUG
+    logging.basicConfig(level=logging.DEBUG if is_wanted else logging.CRITICAL)
 
 
 def _say_first_use() -> None:

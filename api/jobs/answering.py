@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from api.profile_library import LOCAL, ProfileLibrary, StoredProfile
 from api.schemas.cluster import ClusterDocument
+from api.schemas.plan import PlanDocument
 from api.schemas.request import AnyRequestDocument, EvaluationRequestDocument, PlanRequestDocument
 from api.schemas.result import ResultDocument
 from api.schemas.support import refuse_unsupported
@@ -17,6 +18,9 @@ from planner.errors import InvalidRequest, MissingMeasurements, UnknownName
 from planner.names import nearest_names
 from planner.plan import Result, TimelineEvent, UsedProfile
 from planner.planning import PlanRequest, Progress, evaluate_plan, plan_timeline, plan_training
+
+MAX_DRAWN_PASSES: Final = 500_000
+"""Operations that a trace has at the most: about 100 MB of JSON."""
 
 OnProgress = Callable[[Progress], None]
 
@@ -98,7 +102,18 @@ def timeline(
     """Return every operation of one step of the plan in a result; InvalidRequest where it has none."""
     if result.plan is None:
         raise InvalidRequest("the result has no plan to draw", pointer="/plan")
+    if num_passes(result.plan) > MAX_DRAWN_PASSES:
+        raise InvalidRequest(
+            f"a step of {num_passes(result.plan):,} passes is too long to draw",
+            pointer="/plan/batch/num_micro_batches",
+        )
     return plan_timeline(resolve(document, library=library).request, result.plan.to_plan())
+
+
+def num_passes(plan: PlanDocument) -> int:
+    """Return the forward and backward passes of all chunks in one step."""
+    chunks = plan.mesh.pipeline_parallel * plan.schedule.virtual_stages
+    return 2 * chunks * plan.batch.num_micro_batches
 
 
 def read_request(document: Mapping[str, Any]) -> AnyRequestDocument:

@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Final, Protocol
 
+from api.jobs.limits import GRACE_SECONDS, limit_memory
 from api.jobs.progress import ProgressFiles
 from api.jobs.work import Work, perform
 from api.stores.plans import PlanKind
@@ -112,6 +113,7 @@ _desks: Final[list[_Desk]] = []
 def _start_worker(settings: WorkerSettings) -> None:
     # Ctrl-C reaches every process of the terminal; the service decides when its workers end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    limit_memory()
     workspace = open_workspace(settings.database_url)
     _desks.append(_Desk(workspace=workspace, progress=ProgressFiles(folder=settings.progress_folder)))
 
@@ -128,4 +130,5 @@ def _perform(work: Work) -> None:
         plans=desk.workspace.plans,
         library=desk.workspace.library,
         on_progress=desk.progress.writer(work.id),
+        limit_seconds=work.request["solver"]["time_limit_seconds"] + GRACE_SECONDS,
     )

@@ -8,16 +8,20 @@ from typing import Any
 from uuid import UUID
 
 from api.jobs.answering import OnProgress, answer, read_request
+from api.jobs.limits import time_limited
 from api.profile_library import ProfileLibrary
 from api.schemas.problem import ProblemDocument
 from api.schemas.result import ResultDocument, State
 from api.stores.plans import PlanKind, PlanState, PlanStore
 from api.version import VERSION
 from planner.errors import InvalidRequest
+from planner.units import Seconds
 
 log = logging.getLogger(__name__)
 
 UNEXPECTED = "the planner failed on this request; the log says why, under the id of the request"
+TOO_LONG = "this request took much longer than its time limit and was given up"
+TOO_LARGE = "this request needs more memory than a worker has"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,24 +35,39 @@ class Work:
 
 
 def perform(
-    work: Work, *, plans: PlanStore, library: ProfileLibrary, on_progress: OnProgress | None = None
+    work: Work,
+    *,
+    plans: PlanStore,
+    library: ProfileLibrary,
+    on_progress: OnProgress | None = None,
+    limit_seconds: Seconds | None = None,
 ) -> None:
     """Answer a request and store the result, or the problem that prevents one."""
     plans.update(work.id, state=PlanState.RUNNING)
     try:
-        result = answer(
-            read_request(work.request), result_id=work.id, library=library, on_progress=on_progress
-        )
-    except InvalidRequest as error:
-        store_failure(work, ProblemDocument.of_invalid_request(error), plans=plans)
-    except Exception:
-        log.exception("request %s could not be answered", work.id)
-        problem = ProblemDocument.of_status(HTTPStatus.INTERNAL_SERVER_ERROR, UNEXPECTED)
-        store_failure(work, problem, plans=plans)
+        with time_limited(limit_seconds):
+            result = answer(
+                read_request(work.request), result_id=work.id, library=library, on_progress=on_progress
+            )
+    except Exception as error:  # noqa: BLE001 - told apart and logged there
+        store_failure(work, _problem_of(error, work), plans=plans)
     else:
         plans.update(
             work.id, state=PlanState.DONE, status=result.status, result=result.model_dump(mode="json")
         )
+
+
+def _problem_of(error: Exception, work: Work) -> ProblemDocument:
+    """Return why a request has no result; what nobody foresaw goes into the log."""
+    match error:
+        case InvalidRequest():
+            return ProblemDocument.of_invalid_request(error)
+        case TimeoutError():
+            return ProblemDocument.of_status(HTTPStatus.GATEWAY_TIMEOUT, TOO_LONG)
+        case MemoryError():
+            return ProblemDocument.of_status(HTTPStatus.INSUFFICIENT_STORAGE, TOO_LARGE)
+    log.error("request %s could not be answered", work.id, exc_info=error)
+    return ProblemDocument.of_status(HTTPStatus.INTERNAL_SERVER_ERROR, UNEXPECTED)
 
 
 def store_failure(work: Work, problem: ProblemDocument, *, plans: PlanStore) -> None:

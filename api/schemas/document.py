@@ -63,7 +63,7 @@ Number = BeforeValidator(_number)
 MAX_DEVICES: Final = 10**7
 MAX_SAMPLES: Final = 10**9
 MAX_TOKENS: Final = 10**8
-MAX_LAYERS: Final = 10**5
+MAX_LAYERS: Final = 10**4
 MAX_QUANTITY: Final = 1e21
 """Of bytes, bytes per second and FLOP per second: beyond any machine, far from overflow in a product."""
 

@@ -26,6 +26,8 @@ from api.schemas.document import (
 from api.schemas.mesh import MeshDocument
 from planner.strategy import Chunk, DeviceRange, LayerRange, Stage, StagePlacement, TrainingPlan
 
+MAX_PLACED_LAYERS = 2 * MAX_LAYERS
+"""Of all kinds together."""
 BatchShare = Annotated[float, Number, Field(gt=0, le=1, allow_inf_nan=False)]
 
 
@@ -202,11 +204,11 @@ class PlanDocument(InputDocument):
     def _layers_can_be_counted(self) -> Self:
         """Refuse more layers than any model has, however few entries say so."""
         layers = [layers.count for stage in self.stages for chunk in stage.chunks for layers in chunk.layers]
-        if sum(layers) > MAX_LAYERS:
+        if sum(layers) > MAX_PLACED_LAYERS:
             raise PydanticCustomError(
                 "stages",
                 "should have {most} layers at the most, has {given}",
-                {"most": MAX_LAYERS, "given": sum(layers), "field": "stages"},
+                {"most": MAX_PLACED_LAYERS, "given": sum(layers), "field": "stages"},
             )
         return self
 

@@ -71,6 +71,16 @@ def test_a_result_without_a_plan_cannot_be_drawn(workspace: Workspace) -> None:
         timeline(EvaluationRequestDocument.model_validate(EVALUATION), result, library=workspace.library)
 
 
+def test_a_step_of_too_many_passes_is_not_drawn(workspace: Workspace) -> None:
+    result = evaluate(workspace)
+    assert result.plan is not None
+    batch = result.plan.batch.model_copy(update={"num_micro_batches": 10**6})
+    long = result.model_copy(update={"plan": result.plan.model_copy(update={"batch": batch})})
+    with pytest.raises(InvalidRequest) as caught:
+        timeline(read_request(result.request), long, library=workspace.library)
+    assert caught.value.pointer == "/plan/batch/num_micro_batches"
+
+
 def test_profiles_are_those_of_the_device_unless_named(workspace: Workspace) -> None:
     document = PlanRequestDocument.model_validate(REQUEST)
     question = resolve(document, library=workspace.library)

@@ -1,6 +1,7 @@
 """Work leaves its result in the store, or the reason why there is none."""
 
 import logging
+from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 import pytest
@@ -38,18 +39,36 @@ def test_a_request_that_the_planner_refuses_fails_with_its_problem(workspace: Wo
     assert record.result["problem"]["pointer"] == "/model/preset"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BrokenLibrary(ProfileLibrary):
-    """A library with a mistake in it."""
+    """A library in which something goes wrong."""
+
+    error: Exception
 
     def for_devices(self, devices: object) -> tuple[StoredProfile, ...]:
         del devices
-        raise ArithmeticError("seven is not eight")
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [(TimeoutError(), 504, "given up"), (MemoryError(), 507, "more memory")],
+)
+def test_a_request_that_takes_too_much_fails_with_the_reason(
+    workspace: Workspace, error: Exception, status: int, words: str
+) -> None:
+    record = performed(workspace, BrokenLibrary(store=workspace.profiles, error=error))
+    assert record.state is PlanState.FAILED
+    assert record.result is not None
+    assert record.result["problem"]["status"] == status
+    assert words in record.result["problem"]["detail"]
 
 
 def test_a_mistake_of_ours_fails_and_is_logged(
     workspace: Workspace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    record = performed(workspace, BrokenLibrary(store=workspace.profiles))
+    mistake = ArithmeticError("seven is not eight")
+    record = performed(workspace, BrokenLibrary(store=workspace.profiles, error=mistake))
     assert record.state is PlanState.FAILED
     assert record.result is not None
     assert record.result["problem"]["status"] == 500

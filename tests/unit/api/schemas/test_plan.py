@@ -69,7 +69,7 @@ def test_a_plan_that_contradicts_itself_is_refused(changes: dict[str, object]) -
 
 
 def test_more_layers_than_any_model_has_are_refused() -> None:
-    many = [{**LAYERS, "count": MAX_LAYERS}, {**LAYERS, "count": 1}]
+    many = [{**LAYERS, "count": MAX_LAYERS}] * 3
     stage = {**STAGE, "chunks": [{"virtual_stage": 0, "layers": many}]}
     with pytest.raises(ValidationError, match="layers at the most"):
         PlanDocument.model_validate(plan(stages=[stage]))

@@ -1,0 +1,39 @@
+"""How a command ends."""
+
+import pytest
+
+from api.cli.outcome import EXIT_CODES, ExitCode, problems_told
+from planner.errors import InvalidRequest
+from planner.plan import Status
+
+
+def test_every_status_has_the_exit_code_of_the_contract() -> None:
+    assert EXIT_CODES == {
+        Status.OPTIMAL: 0,
+        Status.FEASIBLE: 0,
+        Status.FITS: 0,
+        Status.INFEASIBLE: 1,
+        Status.DOES_NOT_FIT: 1,
+        Status.ILLEGAL: 2,
+        Status.UNKNOWN: 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (InvalidRequest("is odd", pointer="/job"), ExitCode.BAD_INPUT, "/job: is odd"),
+        (ArithmeticError("seven is not eight"), ExitCode.MISTAKE, "ArithmeticError: seven is not eight"),
+        (KeyboardInterrupt(), ExitCode.INTERRUPTED, ""),
+    ],
+)
+def test_what_goes_wrong_is_told_without_a_traceback(
+    error: BaseException, code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended, problems_told(as_json=False):
+        raise error
+    assert ended.value.code == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert words in captured.err
+    assert "Traceback" not in captured.err
