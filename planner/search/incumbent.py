@@ -1,115 +1,169 @@
-"""Good splits of layers by hand: where the integer program starts from, never what certifies it."""
+"""A good plan found by hand, to start from: layers spread evenly, then shifted while known paths shrink.
 
-from collections.abc import Iterator
+What it finds is only ever an upper bound; the master program decides.
+"""
 
-from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs, stage_peak_bytes
+from collections.abc import Sequence
 
+import numpy as np
 
-def starting_assignments(problem: PipelineProblem) -> Iterator[Assignment]:
-    """Yield splits worth replaying: work as even as it goes, each option tried for all layers.
+from planner.cost.pipeline import Assignment, PipelineProblem
+from planner.search.box import Box
+from planner.search.memory_rows import MemoryRows, memory_rows
+from planner.search.rows import Integers, PathRows
+from planner.search.stage import Way, Ways
 
-    Under several options, the fastest one is used as far as each stage's memory allows.
-    """
-    for layers in _even_work(problem):
-        if len(problem.options) == 1:
-            yield tuple((count,) for count in layers)
-        else:
-            yield _fill_options(problem, layers)
-
-
-def fits(problem: PipelineProblem, assignment: Assignment) -> bool:
-    """Whether every stage stays within its limit."""
-    costs = chunk_costs(problem, assignment)
-    return all(
-        stage_peak_bytes(problem, costs, stage) <= problem.limit_bytes
-        for stage in range(problem.shape.num_stages)
-    )
+GIVERS = 6
+"""Chunks that are tried as the one to give a layer: those that shorten the longest path most."""
+PLACES = 12
+"""Shifts that are checked for memory before a step is given up."""
 
 
-def _even_work(problem: PipelineProblem) -> Iterator[tuple[int, ...]]:
-    """Yield layers per chunk, stage by stage as light as the fixed parts allow.
+class Incumbent:
+    """A complete plan under construction: layers and way of every chunk."""
 
-    The order in which spare layers are dealt differs: late stages wait longest for their first
-    pass, so they get fewer; early stages hold most micro-batches, so memory prefers the opposite.
-    """
-    stages = problem.shape.num_stages
-    for order in (range(stages), range(stages - 1, -1, -1)):
-        totals = _deal(problem, list(order))
-        yield _over_turns(problem, totals)
+    def __init__(self, problem: PipelineProblem, ways: Ways, box: Box) -> None:
+        self._problem, self._ways, self._box = problem, ways, box
+        self._stages: list[MemoryRows] | None = None
 
+    def start(self) -> list[Way] | None:
+        """Return an even plan that fits the memory, None when none comes to hand."""
+        layers = _even(self._problem, self._box)
+        if layers is None:
+            return None
+        found = [self._ways.of(chunk, count) for chunk, count in enumerate(layers)]
+        if not all(found):
+            return None
+        chosen = [options[0] for options in found]
+        if self._problem.shape.virtual_stages > 1:
+            for stage in range(self._problem.shape.num_stages):
+                if not self._relieve(stage, chosen, found):
+                    return None
+        return chosen
 
-def _deal(problem: PipelineProblem, order: list[int]) -> list[int]:
-    """Give layers one by one to the stage with least work so far; ties go by ``order``."""
-    stages = problem.shape.num_stages
-    option = min(problem.options, key=lambda option: option.forward_ns + option.backward_ns)
-    each = max(option.forward_ns + option.backward_ns, 1)
-    totals, work = [0] * stages, [0] * stages
-    for chunk in range(problem.shape.num_chunks):
-        part, fewest = problem.fixed_part(chunk), problem.minimum_layers(chunk)
-        totals[chunk % stages] += fewest
-        work[chunk % stages] += part.forward_ns + part.backward_ns + fewest * each
-    for _ in range(problem.num_layers - sum(totals)):
-        lightest = min(order, key=lambda stage: work[stage])
-        totals[lightest] += 1
-        work[lightest] += each
-    return totals
+    def improve(self, chosen: list[Way], rows: PathRows) -> list[Way]:
+        """Shift layers from chunk to chunk as long as the longest of the known paths gets shorter."""
+        for _ in range(4 * self._problem.num_layers):
+            better = self._shift(chosen, rows)
+            if better is None:
+                return chosen
+            chosen = better
+        return chosen
 
-
-def _over_turns(problem: PipelineProblem, totals: list[int]) -> tuple[int, ...]:
-    """Split each stage's layers over its chunks evenly; chunks with an end of the chain get fewer."""
-    stages, turns = problem.shape.num_stages, problem.shape.virtual_stages
-    layers = [0] * problem.shape.num_chunks
-    for stage, total in enumerate(totals):
-        own = [turn * stages + stage for turn in range(turns)]
-        for chunk in own:
-            layers[chunk] = problem.minimum_layers(chunk)
-        loads = {chunk: _load(problem, chunk, layers[chunk]) for chunk in own}
-        for _ in range(total - sum(layers[chunk] for chunk in own)):
-            chunk = min(own, key=lambda chunk: (loads[chunk], -chunk))
-            layers[chunk] += 1
-            loads[chunk] = _load(problem, chunk, layers[chunk])
-    return tuple(layers)
-
-
-def _load(problem: PipelineProblem, chunk: int, layers: int) -> int:
-    part, option = problem.fixed_part(chunk), problem.options[0]
-    return part.forward_ns + part.backward_ns + layers * (option.forward_ns + option.backward_ns)
-
-
-def _fill_options(problem: PipelineProblem, layers: tuple[int, ...]) -> Assignment:
-    """Start every layer at the most frugal option, then speed up layers while their stage fits."""
-    options = range(len(problem.options))
-    frugal = min(options, key=lambda o: (problem.options[o].saved_bytes, problem.options[o].backward_ns))
-    quick = sorted(options, key=lambda o: problem.options[o].backward_ns)
-    counts = [[count if option == frugal else 0 for option in options] for count in layers]
-    for stage in range(problem.shape.num_stages):
-        own = range(stage, problem.shape.num_chunks, problem.shape.num_stages)
-        for option in quick:
-            if option == frugal:
-                break
+    def _relieve(self, stage: int, chosen: list[Way], found: Sequence[Sequence[Way]]) -> bool:
+        """Make a stage's chunks more frugal, cheapest relief first, until the stage fits."""
+        p = self._problem.shape.num_stages
+        own = range(stage, len(chosen), p)
+        while (over := self._peak(stage, chosen)) > self._problem.limit_bytes:
+            trials = []
             for chunk in own:
-                _speed_up(problem, counts, stage, chunk, from_option=frugal, to_option=option)
-    return tuple(tuple(entry) for entry in counts)
+                for way in found[chunk]:
+                    peak = self._peak(stage, [*chosen[:chunk], way, *chosen[chunk + 1 :]])
+                    if peak < over:
+                        lost = way.forward_ns + way.backward_ns
+                        lost -= chosen[chunk].forward_ns + chosen[chunk].backward_ns
+                        trials.append((max(lost, 0) / (over - peak), chunk, way.techniques, way))
+            if not trials:
+                return False
+            _, chunk, _, way = min(trials, key=lambda trial: trial[:3])
+            chosen[chunk] = way
+        return True
+
+    def _peak(self, stage: int, chosen: Sequence[Way]) -> int:
+        if self._stages is None:
+            self._stages = [memory_rows(self._problem, i) for i in range(self._problem.shape.num_stages)]
+        own = chosen[stage :: self._problem.shape.num_stages]
+        return self._stages[stage].peak_bytes(
+            np.array([way.saved_bytes for way in own], dtype=np.int64),
+            np.array([way.working_bytes for way in own], dtype=np.int64),
+            sum(way.num_layers for way in own) * self._problem.static_bytes,
+        )
+
+    def _shift(self, chosen: list[Way], rows: PathRows) -> list[Way] | None:
+        """Return the plan with one layer moved that shortens the longest path most, None when none does."""
+        lengths = path_lengths_ns(chosen, rows)
+        fewer, more = self._neighbours(chosen, -1), self._neighbours(chosen, +1)
+        given, taken = _changes(chosen, fewer, rows), _changes(chosen, more, rows)
+        longest = int(lengths.argmax())
+        can_give = [chunk for chunk, way in enumerate(fewer) if way is not None]
+        can_take = [chunk for chunk, way in enumerate(more) if way is not None]
+        givers = sorted(can_give, key=lambda chunk: given[longest, chunk])[:GIVERS]
+        if not givers or not can_take:
+            return None
+        after = lengths[:, None, None] + given[:, givers, None] + taken[:, None, can_take]
+        worst, total = after.max(axis=0), after.sum(axis=0)
+        before = (int(lengths.max()), int(lengths.sum()))
+        for place in np.lexsort((total.ravel(), worst.ravel()))[:PLACES].tolist():
+            giver, taker = givers[place // len(can_take)], can_take[place % len(can_take)]
+            if (int(worst.flat[place]), int(total.flat[place])) >= before:
+                return None
+            if giver == taker:
+                continue
+            shifted = list(chosen)
+            shifted[giver], shifted[taker] = _present(fewer[giver]), _present(more[taker])
+            if self._fits(shifted, {giver, taker}):
+                return shifted
+        return None
+
+    def _neighbours(self, chosen: Sequence[Way], step: int) -> list[Way | None]:
+        """Return each chunk's fastest way with one layer more or less, None where its range ends."""
+        found: list[Way | None] = []
+        for chunk, way in enumerate(chosen):
+            layers = way.num_layers + step
+            if not self._box.low[chunk] <= layers <= self._box.high[chunk]:
+                found.append(None)
+                continue
+            ways = self._ways.of(chunk, layers)
+            found.append(ways[0] if ways else None)
+        return found
+
+    def _fits(self, chosen: Sequence[Way], changed: set[int]) -> bool:
+        if self._problem.shape.virtual_stages == 1:
+            return True
+        stages = {chunk % self._problem.shape.num_stages for chunk in changed}
+        return all(self._peak(stage, chosen) <= self._problem.limit_bytes for stage in stages)
 
 
-def _speed_up(
-    problem: PipelineProblem,
-    counts: list[list[int]],
-    stage: int,
-    chunk: int,
-    *,
-    from_option: int,
-    to_option: int,
-) -> None:
-    """Move as many layers of a chunk to an option as its stage's memory allows (by bisection)."""
-    available = counts[chunk][from_option]
-    low, high = 0, available
-    while low < high:
-        middle = (low + high + 1) // 2
-        counts[chunk][from_option], counts[chunk][to_option] = available - middle, middle
-        costs = chunk_costs(problem, tuple(tuple(entry) for entry in counts))
-        if stage_peak_bytes(problem, costs, stage) <= problem.limit_bytes:
-            low = middle
-        else:
-            high = middle - 1
-    counts[chunk][from_option], counts[chunk][to_option] = available - low, low
+def path_lengths_ns(chosen: Sequence[Way], rows: PathRows) -> Integers:
+    """Return the length of every known path under a plan."""
+    forward, backward, layers = _figures(chosen)
+    return rows.lengths_ns(forward, backward, layers)
+
+
+def assignment_of(chosen: Sequence[Way]) -> Assignment:
+    """Return a plan as counts of layers."""
+    return tuple(way.counts for way in chosen)
+
+
+def _even(problem: PipelineProblem, box: Box) -> list[int] | None:
+    """Return layers spread as evenly as the ranges allow, fuller chunks first."""
+    layers = box.low.tolist()
+    high = box.high.tolist()
+    p = problem.shape.num_stages
+    for _ in range(problem.num_layers - sum(layers)):
+        open_chunks = [chunk for chunk in range(len(layers)) if layers[chunk] < high[chunk]]
+        if not open_chunks:
+            return None
+        # The least full chunk; among equals one in the middle, whose stage carries no end.
+        chunk = min(open_chunks, key=lambda c: (layers[c], c in {0, len(layers) - 1}, c // p, c))
+        layers[chunk] += 1
+    return layers
+
+
+def _figures(chosen: Sequence[Way]) -> tuple[Integers, Integers, Integers]:
+    rows = [(way.forward_ns, way.backward_ns, way.num_layers) for way in chosen]
+    forward, backward, layers = np.array(rows, dtype=np.int64).T
+    return forward, backward, layers
+
+
+def _changes(chosen: Sequence[Way], others: Sequence[Way | None], rows: PathRows) -> Integers:
+    """Return by how much each path changes when a chunk takes another way, [row, chunk]."""
+    old = _figures(chosen)
+    new = _figures([other or way for way, other in zip(chosen, others, strict=True)])
+    forward, backward, layers = (after - before for after, before in zip(new, old, strict=True))
+    return rows.forward * forward + rows.backward * backward + rows.layer_ns * layers
+
+
+def _present(way: Way | None) -> Way:
+    assert way is not None
+    return way

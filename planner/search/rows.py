@@ -4,7 +4,7 @@ Arrays are indexed [row, chunk], [row, chunk, option] or [stage row, chunk]; all
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,14 @@ class PathRows:
     """Lengths of paths: constant + passes' durations + ``layer_ns`` per layer, whatever its option.
 
     ``forward`` and ``backward`` count the passes of each chunk on the path; the durations of the
-    chunks' fixed parts are in ``constant_ns`` already.
+    chunks' fixed parts are in ``constant_ns`` already. A path that may wait for a bucket of a chunk
+    has ``relief_ns`` for it: by so much it may be shorter once that chunk holds no layer.
     """
 
     forward: Integers
     backward: Integers
     layer_ns: Integers
+    relief_ns: Integers
     constant_ns: Integers
 
     def option_ns(self, forward_ns: int, backward_ns: int) -> Integers:
@@ -49,7 +51,7 @@ class PathRows:
 
 
 def path_rows(problem: PipelineProblem, paths: Sequence[PathCounts]) -> PathRows:
-    """Return paths as rows; there must be at least one."""
+    """Return paths that no empty chunk shortens as rows; there must be at least one."""
     forward, backward, gather, reduced, optimizer = (
         np.array([getattr(path, name) for path in paths], dtype=np.int64)
         for name in ("forward", "backward", "gather", "reduce", "optimizer")
@@ -65,7 +67,27 @@ def path_rows(problem: PipelineProblem, paths: Sequence[PathCounts]) -> PathRows
     ):
         constant = constant + counts @ np.array([getattr(part, name) for part in fixed], dtype=np.int64)
     layer = gather * problem.gather_ns + reduced * problem.reduce_ns + optimizer * problem.optimizer_ns
-    return PathRows(forward=forward, backward=backward, layer_ns=layer, constant_ns=constant)
+    return PathRows(
+        forward=forward,
+        backward=backward,
+        layer_ns=layer,
+        relief_ns=np.zeros_like(layer),
+        constant_ns=constant,
+    )
+
+
+def replayed_row(problem: PipelineProblem, path: PathCounts, layers: Sequence[int]) -> PathRows:
+    """Return the critical path of a plan with so many layers per chunk as a row that holds for all plans.
+
+    A chunk without layers may have nothing to gather or to reduce, and then waits for no bucket.
+    """
+    row = path_rows(problem, [path])
+    buckets = problem.gather_bucket_ns * problem.gather_overlaps
+    buckets += problem.reduce_bucket_ns * problem.reduce_overlaps
+    relief = [
+        buckets if count and not problem.minimum_layers(chunk) else 0 for chunk, count in enumerate(layers)
+    ]
+    return replace(row, relief_ns=np.array([relief], dtype=np.int64))
 
 
 def joined(first: PathRows, second: PathRows) -> PathRows:
@@ -74,6 +96,7 @@ def joined(first: PathRows, second: PathRows) -> PathRows:
         forward=np.concatenate((first.forward, second.forward)),
         backward=np.concatenate((first.backward, second.backward)),
         layer_ns=np.concatenate((first.layer_ns, second.layer_ns)),
+        relief_ns=np.concatenate((first.relief_ns, second.relief_ns)),
         constant_ns=np.concatenate((first.constant_ns, second.constant_ns)),
     )
 

@@ -6,11 +6,17 @@ with the search but the costs of layers and the order of passes.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, product
+
+from hypothesis import strategies as st
 
 from planner.cost.pipeline import FixedPart, LayerOption, PipelineProblem
 from planner.cost.schedules import stage_orders
+from tests.unit.planner.cost.problems import problems
+
+MOST_CHOICES = 300
+"""Ways to choose options for all layers, at most."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +25,15 @@ class Chunk:
 
     fixed: FixedPart
     layers: tuple[LayerOption, ...]
+
+
+@st.composite
+def small_problems(draw: st.DrawFn) -> PipelineProblem:
+    """Draw a problem with few enough plans to try them all."""
+    problem = draw(problems(max_stages=3, max_layers=6))
+    while len(problem.options) ** problem.num_layers > MOST_CHOICES:
+        problem = replace(problem, options=problem.options[:-1])
+    return problem
 
 
 @dataclass(frozen=True)
@@ -32,13 +47,7 @@ class Answer:
 def best_plan(problem: PipelineProblem) -> Answer:
     """Return the least time of any plan that fits, and the least memory that any plan needs."""
     best, need = None, None
-    seen: set[tuple[object, ...]] = set()
     for chunks in plans(problem):
-        # Two plans whose chunks run the same options in another order take the same time.
-        key = tuple(tuple(sorted(map(repr, chunk.layers))) for chunk in chunks)
-        if key in seen:
-            continue
-        seen.add(key)
         peak = max(peak_bytes(problem, chunks, stage) for stage in range(problem.shape.num_stages))
         need = peak if need is None else min(need, peak)
         if peak <= problem.limit_bytes:
@@ -49,17 +58,25 @@ def best_plan(problem: PipelineProblem) -> Answer:
 
 
 def plans(problem: PipelineProblem) -> Iterator[list[Chunk]]:
-    """Yield every split of the numbered layers with every option for each layer."""
+    """Yield every split of the numbered layers with every option for each layer.
+
+    Plans whose chunks run the same options in another order take the same time and memory: one of
+    them is enough.
+    """
     count, layers = problem.shape.num_chunks, problem.num_layers
+    numbers = range(len(problem.options))
+    fixed = [problem.fixed_part(i) for i in range(count)]
     for ends in combinations_with_replacement(range(layers + 1), count - 1):
         edges = (0, *ends, layers)
-        sizes = [edges[i + 1] - edges[i] for i in range(count)]
-        if any(sizes[i] < problem.minimum_layers(i) for i in range(count)):
+        if any(edges[i + 1] - edges[i] < problem.minimum_layers(i) for i in range(count)):
             continue
-        for options in product(problem.options, repeat=layers):
-            yield [
-                Chunk(problem.fixed_part(i), tuple(options[edges[i] : edges[i + 1]])) for i in range(count)
-            ]
+        for chosen in product(numbers, repeat=layers):
+            parts = [chosen[edges[i] : edges[i + 1]] for i in range(count)]
+            if all(part[i] <= part[i + 1] for part in parts for i in range(len(part) - 1)):
+                yield [
+                    Chunk(part, tuple(problem.options[number] for number in run))
+                    for part, run in zip(fixed, parts, strict=True)
+                ]
 
 
 def peak_bytes(problem: PipelineProblem, chunks: list[Chunk], stage: int) -> int:

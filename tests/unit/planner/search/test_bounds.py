@@ -9,12 +9,11 @@ from planner.cost.pipeline import PipelineProblem
 from planner.cost.schedules import PipelineShape
 from planner.search.bounds import lower_bound_ns, spread_bound_ns
 from planner.strategy import ScheduleName
-from tests.unit.planner.cost.problems import problems
-from tests.unit.planner.search.oracle import best_plan
+from tests.unit.planner.search.oracle import best_plan, small_problems
 
 
 @settings(max_examples=2000, deadline=None)
-@given(problems(max_stages=3, max_layers=5, max_options=2))
+@given(small_problems())
 def test_no_plan_beats_the_lower_bound(problem: PipelineProblem) -> None:
     best = best_plan(problem).makespan_ns
     bound = lower_bound_ns(problem)
@@ -24,7 +23,7 @@ def test_no_plan_beats_the_lower_bound(problem: PipelineProblem) -> None:
 
 
 @settings(max_examples=500, deadline=None)
-@given(problems(max_stages=3, max_layers=5, max_options=2), st.booleans())
+@given(small_problems(), st.booleans())
 def test_no_schedule_of_the_stages_beats_the_spread_bound(problem: PipelineProblem, blocks: bool) -> None:  # noqa: FBT001
     plain = replace(
         problem,
