@@ -15,6 +15,7 @@ from planner.prediction import play, predict
 from planner.validation.measured import UNKNOWN, Measured, measured_of
 from planner.validation.requests import Question, question_of
 from planner.validation.rows import Row, UnusableRow
+from planner.workload.sizes import UnfitValue
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +43,7 @@ class Evaluator:
         """Return a row with its prediction, or with the reason why it has none."""
         try:
             return self._evaluated(row)
-        except UnusableRow as error:
+        except (UnusableRow, UnfitValue) as error:
             return Outcome(row=row, skipped=str(error))
         except (InvalidRequest, MissingMeasurements) as error:
             return Outcome(row=row, skipped=error.message)

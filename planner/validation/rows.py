@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf, nan
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -38,23 +39,24 @@ class Row:
         return self.cells.get(column, "").strip()
 
     def number(self, column: str) -> float | None:
-        """Return a cell as a number; UnusableRow where it says something else."""
+        """Return a cell as a number from zero up; UnusableRow where it says something else."""
         text = self.text(column)
         if not text:
             return None
         try:
-            return float(text)
+            number = float(text)
         except ValueError:
-            raise UnusableRow(f"{column} is no number") from None
+            number = nan
+        if not 0 <= number < inf:
+            raise UnusableRow(f"{column} is no number from zero up")
+        return number
 
     def whole(self, column: str) -> int | None:
-        """Return a cell as a positive whole number or zero; UnusableRow where it is none."""
+        """Return a cell as a whole number from zero up; UnusableRow where it is none."""
         number = self.number(column)
-        if number is None:
-            return None
-        if number < 0 or number != int(number):
+        if number is not None and not number.is_integer():
             raise UnusableRow(f"{column} is no whole number")
-        return int(number)
+        return None if number is None else int(number)
 
     def flag(self, column: str) -> bool | None:
         """Return a cell as a switch; UnusableRow where it is none."""

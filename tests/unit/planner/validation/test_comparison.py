@@ -1,0 +1,46 @@
+import pytest
+
+from planner.validation.comparison import (
+    Comparison,
+    fit_comparison,
+    memory_comparison,
+    step_time_comparison,
+)
+from planner.validation.evaluation import Evaluator
+from tests.unit.planner.validation.published import row
+
+
+def test_an_error_is_a_share_of_the_measurement() -> None:
+    found = Comparison(predicted=1.5, measured=2.0, interval=(1.2, 1.8))
+    assert found.relative_error == pytest.approx(-0.25)
+    assert not found.is_covered
+    assert found.scaled(2).is_covered == found.is_covered
+
+
+def test_twice_as_much_is_as_far_as_half_as_much() -> None:
+    twice = Comparison(predicted=2.0, measured=1.0, interval=(1.0, 3.0))
+    half = Comparison(predicted=1.0, measured=2.0, interval=(1.0, 3.0))
+    assert twice.distance == pytest.approx(half.distance)
+
+
+def test_what_was_not_measured_is_not_compared() -> None:
+    outcome = Evaluator().outcome(row(step_time_s="", oom="no"))
+    assert step_time_comparison(outcome) is None
+    assert memory_comparison(outcome) is None
+    assert fit_comparison(outcome) == (True, True)
+
+
+def test_memory_seen_from_outside_counts_more() -> None:
+    evaluator = Evaluator()
+    inside = memory_comparison(evaluator.outcome(row(peak_mem_gib="20")))
+    outside = memory_comparison(evaluator.outcome(row(peak_mem_gib="20", notes="as seen on the node")))
+    assert inside is not None
+    assert outside is not None
+    assert inside.predicted < outside.predicted
+    assert inside.interval[0] < inside.predicted < inside.interval[1]
+
+
+def test_a_fit_on_a_device_of_unknown_memory_proves_nothing() -> None:
+    outcome = Evaluator().outcome(row(device="A100", device_mem_gib="", intra_link="NVLink3"))
+    assert step_time_comparison(outcome) is not None
+    assert fit_comparison(outcome) is None

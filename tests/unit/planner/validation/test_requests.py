@@ -1,0 +1,100 @@
+import pytest
+
+from planner.framework import FULL_RECOMPUTE, NO_RECOMPUTE, SELECTIVE_RECOMPUTE
+from planner.strategy import Recompute
+from planner.validation.requests import question_of
+from planner.validation.rows import UnusableRow
+from tests.unit.planner.validation.published import row
+
+
+def test_a_row_that_says_everything_assumes_nothing() -> None:
+    question = question_of(row())
+    plan = question.plan
+    assert not question.assumed
+    assert (plan.tensor_parallel, plan.data_parallel, plan.micro_batch_size) == (2, 4, 2)
+    assert (plan.zero_stage, plan.sequence_parallel, plan.layers_per_stage) == (1, True, None)
+
+
+def test_defaults_are_those_of_the_program_and_counted() -> None:
+    unsaid = dict.fromkeys(("zero_stage", "dist_opt", "seq_parallel", "recompute", "vpp", "cp"), "")
+    question = question_of(row(**unsaid, framework="nanotron"))
+    assert question.plan.zero_stage == 0
+    assert question.plan.sequence_parallel
+    assert question.plan.recompute == NO_RECOMPUTE
+    assert question.assumed == {"zero_stage", "seq_parallel", "recompute", "vpp", "cp"}
+
+
+@pytest.mark.parametrize(
+    ("cells", "stage"),
+    [
+        ({"zero_stage": "", "dist_opt": "True"}, 1),
+        ({"zero_stage": "", "dist_opt": "False"}, 0),
+        ({"zero_stage": "3"}, 3),
+        ({"zero_stage": "1", "gpus": "2", "dp": "1"}, 0),
+    ],
+)
+def test_sharding_is_the_distributed_optimizer_or_a_zero_stage(cells: dict[str, str], stage: int) -> None:
+    question = question_of(row(**cells))
+    assert question.plan.zero_stage == stage
+    assert not question.assumed
+
+
+@pytest.mark.parametrize(
+    ("text", "recompute"),
+    [
+        ("none", NO_RECOMPUTE),
+        ("full", FULL_RECOMPUTE),
+        ("full (per decoder layer)", FULL_RECOMPUTE),
+        ("selective", SELECTIVE_RECOMPUTE),
+        ("selective (core attention)", SELECTIVE_RECOMPUTE),
+    ],
+)
+def test_recomputation_is_read_from_its_words(text: str, recompute: Recompute) -> None:
+    assert question_of(row(recompute=text)).plan.recompute == recompute
+
+
+def test_unsaid_data_parallel_is_what_the_devices_leave() -> None:
+    question = question_of(row(dp=""))
+    assert question.plan.data_parallel == 4
+    assert not question.assumed
+
+
+@pytest.mark.parametrize(
+    ("layers", "pp", "vpp", "split"),
+    [
+        ("22", "2", "1", None),
+        ("22", "4", "1", (5, 6, 6, 5)),
+        ("22", "4", "3", (1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1)),
+        ("23", "4", "1", (6, 6, 6, 5)),
+    ],
+)
+def test_layers_that_do_not_come_out_leave_room_for_the_ends(
+    layers: str, pp: str, vpp: str, split: tuple[int, ...] | None
+) -> None:
+    question = question_of(row(layers=layers, pp=pp, vpp=vpp, tp="1", dp=""))
+    assert question.plan.layers_per_stage == split
+    assert ("layers_per_stage" in question.assumed) == (split is not None)
+
+
+def test_a_framework_that_spreads_layers_itself_is_left_to() -> None:
+    question = question_of(row(layers="23", pp="4", tp="1", dp="", framework="nanotron"))
+    assert question.plan.layers_per_stage is None
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"tp": ""}, "no tp"),
+        ({"pp": ""}, "no pp"),
+        ({"mbs": ""}, "no mbs"),
+        ({"dp": "2"}, "gpus is not tp x pp x cp x dp"),
+        ({"recompute": "selective: mlp"}, "recomputation selective: mlp is not priced yet"),
+        ({"recompute": "full, 5 layers"}, "recomputation full, 5 layers is not priced yet"),
+        ({"offload": "full"}, "offload is not priced yet"),
+        ({"notes": "schedule=zbv; made up"}, "schedule zbv is not priced yet"),
+        ({"notes": "LoRA packed"}, "frozen weights"),
+    ],
+)
+def test_a_plan_that_cannot_be_priced_is_refused(cells: dict[str, str], reason: str) -> None:
+    with pytest.raises(UnusableRow, match=reason):
+        question_of(row(**cells))

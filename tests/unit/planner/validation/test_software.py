@@ -1,0 +1,102 @@
+import pytest
+
+from planner.frameworks import FRAMEWORKS
+from planner.job import AttentionKind, Precision
+from planner.validation.rows import Reader, UnusableRow
+from planner.validation.software import SOFTWARE, job_of, precision_label, software_of
+from tests.unit.planner.validation.published import row
+
+
+@pytest.mark.parametrize(
+    ("text", "framework"),
+    [
+        ("Megatron-LM 23e00ed0 + TE 2.11", "megatron-core"),
+        ("Megatron-Core r0.8.0", "megatron-core"),
+        ("Megatron", "megatron-core"),
+        ("NeMo (DGX Cloud recipe v25.04.02)", "megatron-core"),
+        ("Megatron-Bridge 26.04 NeMo Container", "megatron-bridge"),
+        ("Megatron-DeepSpeed", "megatron-deepspeed"),
+        ("nanotron", "nanotron"),
+        ("llm-foundry/Composer FSDP", "composer"),
+        ("torchtitan", "torchtitan"),
+    ],
+)
+def test_programs_are_priced_as_a_framework(text: str, framework: str) -> None:
+    software = software_of(Reader(row=row(framework=text)))
+    assert software.framework == framework
+    assert not software.is_relative
+
+
+def test_every_program_is_priced_as_a_framework_that_exists() -> None:
+    assert {software.framework for software in SOFTWARE.values()} <= set(FRAMEWORKS)
+
+
+def test_an_unknown_program_has_no_limits_and_counts_as_assumed() -> None:
+    reader = Reader(row=row(framework="in-house"))
+    assert job_of(reader, software_of(reader)).framework == "any"
+    assert reader.assumed == {"framework"}
+
+
+@pytest.mark.parametrize(
+    ("text", "precision"),
+    [
+        ("bf16", Precision.BF16),
+        ("BF16", Precision.BF16),
+        ("amp_bf16", Precision.BF16),
+        ("FP8-CS", Precision.FP8),
+        ("FP8-MX", Precision.MXFP8),
+        ("NVFP4", Precision.NVFP4),
+    ],
+)
+def test_precisions_are_known_in_every_spelling(text: str, precision: Precision) -> None:
+    reader = Reader(row=row(precision=text))
+    assert job_of(reader, software_of(reader)).precision is precision
+    assert precision_label(text) == precision
+    assert not reader.assumed
+
+
+@pytest.mark.parametrize("text", ["", "fp16|bf16"])
+def test_an_open_precision_counts_as_assumed(text: str) -> None:
+    reader = Reader(row=row(precision=text))
+    assert job_of(reader, software_of(reader)).precision is Precision.BF16
+    assert reader.assumed == {"precision"}
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"precision": "posit16"}, "precision posit16 is not known yet"),
+        ({"optimizer": "shampoo"}, "optimizer shampoo is not priced yet"),
+        ({"gbs": ""}, "no gbs"),
+    ],
+)
+def test_a_job_that_cannot_be_priced_is_refused(cells: dict[str, str], reason: str) -> None:
+    reader = Reader(row=row(**cells))
+    with pytest.raises(UnusableRow, match=reason):
+        job_of(reader, software_of(reader))
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "assumed"),
+    [
+        ({"flash_attn": "False"}, AttentionKind.UNFUSED, set()),
+        ({"flash_attn": ""}, AttentionKind.FLASH, {"flash_attn"}),
+        ({"flash_attn": "", "precision": "fp16"}, AttentionKind.UNFUSED, {"flash_attn"}),
+        (
+            {"flash_attn": "", "framework": "nanotron", "device": "V100"},
+            AttentionKind.UNFUSED,
+            {"flash_attn"},
+        ),
+    ],
+)
+def test_attention_runs_as_the_row_or_its_framework_says(
+    cells: dict[str, str], kind: AttentionKind, assumed: set[str]
+) -> None:
+    reader = Reader(row=row(**cells))
+    assert job_of(reader, software_of(reader)).attention is kind
+    assert reader.assumed == assumed
+
+
+def test_an_optimizer_is_known_by_its_first_word() -> None:
+    reader = Reader(row=row(optimizer="adam (apex fused)"))
+    assert job_of(reader, software_of(reader)).optimizer.name == "adam"
