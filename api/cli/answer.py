@@ -12,6 +12,7 @@ from api.cli.outcome import EXIT_CODES, write_json
 from api.cli.report import write_report
 from api.cli.workspace import opened_workspace
 from api.jobs.answering import OnProgress, answer
+from api.jobs.limits import GRACE_SECONDS, time_limited
 from api.schemas.request import AnyRequestDocument, EvaluationRequestDocument
 from api.schemas.result import ResultDocument
 from api.stores.plans import PlanKind, PlanState
@@ -23,7 +24,8 @@ from planner.units import format_seconds
 def answer_and_exit(document: AnyRequestDocument, *, as_json: bool) -> None:
     """Answer a request, write the result, and end with the code that says how it ended."""
     with opened_workspace() as workspace:
-        with _progress_shown() as on_progress:
+        limit_seconds = document.solver.time_limit_seconds + GRACE_SECONDS
+        with _progress_shown() as on_progress, time_limited(limit_seconds):
             result = answer(document, result_id=uuid4(), library=workspace.library, on_progress=on_progress)
         written = result.model_dump(mode="json")
         _store(document, result, written, workspace=workspace)

@@ -67,6 +67,12 @@ def problems_told(*, as_json: bool) -> Iterator[None]:
         cause = str(getattr(error, "orig", None) or error).splitlines()[0]
         click.echo(f"meshplan: the database does not answer: {cause}", err=True)
         sys.exit(ExitCode.UNAVAILABLE)
+    except TimeoutError as error:
+        click.echo(f"meshplan: {error}: it did not end at its time limit", err=True)
+        sys.exit(ExitCode.NO_PLAN_IN_TIME)
+    except MemoryError:
+        click.echo("meshplan: this request needs more memory than there is", err=True)
+        sys.exit(ExitCode.UNAVAILABLE)
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:

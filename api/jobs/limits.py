@@ -10,7 +10,7 @@ from planner.units import GIBIBYTE, Bytes, Seconds
 
 WORKER_BYTES: Final[Bytes] = 8 * GIBIBYTE
 """Of one worker; the largest searches known take a tenth of it."""
-GRACE_SECONDS: Final[Seconds] = 60.0
+GRACE_SECONDS: Final[Seconds] = 30.0
 """Beyond the time limit of a search: to read profiles, to predict, to explain."""
 
 

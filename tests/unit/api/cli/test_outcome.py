@@ -24,6 +24,8 @@ def test_every_status_has_the_exit_code_of_the_contract() -> None:
     [
         (InvalidRequest("is odd", pointer="/job"), ExitCode.BAD_INPUT, "/job: is odd"),
         (ArithmeticError("seven is not eight"), ExitCode.MISTAKE, "ArithmeticError: seven is not eight"),
+        (TimeoutError("the time is over"), ExitCode.NO_PLAN_IN_TIME, "the time is over"),
+        (MemoryError(), ExitCode.UNAVAILABLE, "more memory"),
         (KeyboardInterrupt(), ExitCode.INTERRUPTED, ""),
     ],
 )

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from api.jobs.limits import limit_memory, time_limited
+from api.jobs.limits import time_limited
 
 SECONDS = 30
 
