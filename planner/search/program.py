@@ -186,7 +186,13 @@ class Program:
         """State that the step takes at least as long as each path."""
         for row in range(len(rows.constant_ns)):
             terms = list(self._path(rows, row))
-            self._bound([*terms, _Term(self._step_ns, -1)], -int(rows.constant_ns[row]))
+            relief = [
+                relief
+                for relief, chunk in zip(rows.relief_ns[row].tolist(), self._chunks, strict=True)
+                if chunk.is_used is not None
+            ]
+            limit = sum(relief) - int(rows.constant_ns[row])
+            self._bound([*terms, _Term(self._step_ns, -1)], limit)
 
     def _path(self, rows: PathRows, row: int) -> Iterator[_Term]:
         figures = (rows.forward[row], rows.backward[row], rows.layer_ns[row], rows.relief_ns[row])
