@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
+from api.jobs.effort import num_passes, refuse_endless
 from api.profile_library import LOCAL, ProfileLibrary, StoredProfile
 from api.schemas.cluster import ClusterDocument
-from api.schemas.plan import PlanDocument
 from api.schemas.request import AnyRequestDocument, EvaluationRequestDocument, PlanRequestDocument
 from api.schemas.result import ResultDocument
 from api.schemas.support import refuse_unsupported
@@ -102,18 +102,13 @@ def timeline(
     """Return every operation of one step of the plan in a result; InvalidRequest where it has none."""
     if result.plan is None:
         raise InvalidRequest("the result has no plan to draw", pointer="/plan")
-    if num_passes(result.plan) > MAX_DRAWN_PASSES:
+    plan = result.plan.to_plan()
+    if num_passes(plan) > MAX_DRAWN_PASSES:
         raise InvalidRequest(
-            f"a step of {num_passes(result.plan):,} passes is too long to draw",
+            f"a step of {num_passes(plan):,} passes is too long to draw",
             pointer="/plan/batch/num_micro_batches",
         )
-    return plan_timeline(resolve(document, library=library).request, result.plan.to_plan())
-
-
-def num_passes(plan: PlanDocument) -> int:
-    """Return the forward and backward passes of all chunks in one step."""
-    chunks = plan.mesh.pipeline_parallel * plan.schedule.virtual_stages
-    return 2 * chunks * plan.batch.num_micro_batches
+    return plan_timeline(resolve(document, library=library).request, plan)
 
 
 def read_request(document: Mapping[str, Any]) -> AnyRequestDocument:
@@ -124,7 +119,9 @@ def read_request(document: Mapping[str, Any]) -> AnyRequestDocument:
 
 def _result(document: AnyRequestDocument, request: PlanRequest, *, on_progress: OnProgress | None) -> Result:
     if isinstance(document, EvaluationRequestDocument):
-        return evaluate_plan(request, document.plan.to_plan())
+        plan = document.plan.to_plan()
+        refuse_endless(plan, job=request.job, num_devices=request.cluster.num_devices)
+        return evaluate_plan(request, plan)
     return plan_training(request, progress=on_progress)
 
 
