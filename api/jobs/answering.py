@@ -8,6 +8,7 @@ from uuid import UUID
 from api.jobs.effort import num_passes, refuse_endless
 from api.profile_library import LOCAL, ProfileLibrary, StoredProfile
 from api.schemas.cluster import ClusterDocument
+from api.schemas.plan import PlanDocument, pointer_in_full_form
 from api.schemas.request import AnyRequestDocument, EvaluationRequestDocument, PlanRequestDocument
 from api.schemas.result import ResultDocument
 from api.schemas.support import refuse_unsupported
@@ -89,7 +90,7 @@ def answer(
     except MissingMeasurements as error:
         raise _unknown_rate(error, question.request) from error
     return ResultDocument.from_result(
-        _with_stored_digests(result, question.digests),
+        _as_asked(document, _with_stored_digests(result, question.digests)),
         result_id=result_id,
         version=VERSION,
         request=document.normalised(),
@@ -140,6 +141,16 @@ def _with_stored_digests(result: Result, digests: Mapping[str, str]) -> Result:
         for profile in result.profiles
     )
     return replace(result, profiles=tuple(used))
+
+
+def _as_asked(document: AnyRequestDocument, result: Result) -> Result:
+    """Point at the fields of the form in which the plan was asked about."""
+    if not isinstance(document, EvaluationRequestDocument) or not isinstance(document.plan, PlanDocument):
+        return result
+    violations = (
+        replace(violation, pointer=pointer_in_full_form(violation.pointer)) for violation in result.violations
+    )
+    return replace(result, violations=tuple(violations))
 
 
 def _unknown_rate(error: MissingMeasurements, request: PlanRequest) -> InvalidRequest:

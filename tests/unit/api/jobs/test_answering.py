@@ -50,6 +50,16 @@ def test_an_illegal_plan_is_answered_with_its_rules(workspace: Workspace) -> Non
     assert result.violations[0].nearest_legal
 
 
+def test_the_rules_that_a_full_plan_breaks_point_into_it(workspace: Workspace) -> None:
+    plan = evaluate(workspace).plan
+    assert plan is not None
+    document = plan.model_dump(mode="json")
+    document["batch"]["num_micro_batches"] = 3
+    result = evaluate(workspace, plan=document)
+    assert result.status is Status.ILLEGAL
+    assert result.violations[0].pointer == "/plan/batch/micro_batch_size"
+
+
 def test_the_normalised_request_of_a_result_gives_the_same_answer(workspace: Workspace) -> None:
     first = evaluate(workspace)
     document = read_request(first.request)
