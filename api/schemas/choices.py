@@ -1,6 +1,6 @@
 """The choices of a plan on the wire: batch, schedule, sharding of states, recomputation, offload."""
 
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -33,6 +33,8 @@ ZeroStageNumber = Annotated[int, WholeNumber, Field(ge=ZeroStage.NONE, le=ZeroSt
 ROUNDING = 1e-9
 """What shares may add up to beyond 1, as 0.1 and its like have no exact binary form."""
 
+LEAST_STAGE: Final = ((1, "optimizer"), (2, "gradients"), (2, "parameters"))
+"""The least ZeRO stage that may split a state; some frameworks let parameters rest split with 2 already."""
 KnownSchedule = Annotated[ScheduleName, one_of(ScheduleName)]
 KnownRecomputeMode = Annotated[RecomputeMode, one_of(RecomputeMode)]
 
@@ -102,7 +104,7 @@ class ShardingDocument(InputDocument):
     @model_validator(mode="after")
     def _sizes_agree_with_the_stage(self) -> Self:
         """Refuse a state that is split although the stage says that every rank has all of it."""
-        for stage, state in ((1, "optimizer"), (2, "gradients"), (3, "parameters")):
+        for stage, state in LEAST_STAGE:
             size = getattr(self, state)
             if size > 1 and self.zero_stage < stage:
                 raise PydanticCustomError(

@@ -8,7 +8,7 @@ from planner.profile import builtin_profile, builtin_profile_names
 
 def test_everything_that_is_shipped_is_there(workspace: Workspace) -> None:
     built_in = [summary for summary in workspace.profiles.summaries() if summary.built_in]
-    assert [summary.name for summary in built_in] == list(builtin_profile_names())
+    assert {summary.name for summary in built_in} == set(builtin_profile_names())
     assert [device["name"] for device in workspace.devices.list_all()] == list(device_names())
 
 

@@ -58,7 +58,7 @@ def _shardings(draw: st.DrawFn, *, experts: st.SearchStrategy[Sharding | None]) 
         zero_stage=zero_stage,
         optimizer=draw(degrees) if zero_stage >= ZeroStage.OPTIMIZER else 1,
         gradients=draw(degrees) if zero_stage >= ZeroStage.GRADIENTS else 1,
-        parameters=draw(degrees) if zero_stage >= ZeroStage.PARAMETERS else 1,
+        parameters=draw(degrees) if zero_stage >= ZeroStage.GRADIENTS else 1,
         reshard_after_forward=draw(st.booleans()),
         gather_dtype=draw(st.none() | names),
         reduce_dtype=draw(st.none() | names),
