@@ -4,16 +4,40 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from api.schemas.document import Flag, InputDocument, LayerCount, Share, WholeNumber, one_of
+from api.schemas.branches import BranchDocument
+from api.schemas.document import EXPERIMENTAL, Flag, InputDocument, LayerCount, Name, Share, one_of
+from api.schemas.sizes import KnownNorm, Size, SizeOrNone
+from planner.workload.block import Arrangement
+from planner.workload.layers import DECODER, PROJECTOR
 from planner.workload.passes import Norm
 
-Size = Annotated[int, WholeNumber, Field(ge=1, le=10**9)]
-SizeOrNone = Annotated[int, WholeNumber, Field(ge=0, le=10**9)]
-KnownNorm = Annotated[Norm, one_of(Norm)]
+KnownArrangement = Annotated[Arrangement, one_of(Arrangement)]
+
+
+class TextStreamDocument(InputDocument):
+    """One sequence per sample; ``is_target`` where it is the decoder's of an encoder-decoder."""
+
+    type: Literal["text"]
+    is_target: Flag = False
+    length: Size | None = None
+
+
+class ImageStreamDocument(InputDocument):
+    """Images of each sample, cut into patches, of which ``merge`` x ``merge`` make one token."""
+
+    type: Literal["images"]
+    image_size: Size
+    patch_size: Size
+    merge: Size = 1
+    extra_tokens: SizeOrNone = 0
+    images: SizeOrNone = 1
+
+
+StreamDocument = Annotated[TextStreamDocument | ImageStreamDocument, Field(discriminator="type")]
 
 
 class EmbeddingLayerDocument(InputDocument):
-    """Token embedding, and ``positions`` learned positions."""
+    """Token embedding, ``positions`` learned positions, a norm; a narrower table has its own ``width``."""
 
     kind: Literal["embedding"]
     count: Annotated[LayerCount, Field(le=1)] = 1
@@ -21,6 +45,11 @@ class EmbeddingLayerDocument(InputDocument):
     hidden: Size
     positions: SizeOrNone = 0
     dropout: Share = 0.0
+    types: SizeOrNone = 0
+    norm: KnownNorm | None = None
+    width: Size | None = None
+    shared: Flag = Field(default=False, description="Uses the token table of an embedding before it.")
+    stream: StreamDocument | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
 
 
 class DecoderLayerDocument(InputDocument):
@@ -41,6 +70,37 @@ class DecoderLayerDocument(InputDocument):
     mlp_bias: Flag = False
     attention_dropout: Share = 0.0
     hidden_dropout: Share = 0.0
+    arrangement: KnownArrangement = Arrangement.PRE
+    query_key_norm: Flag = False
+    window: Size | None = Field(default=None, description="Keys that a query sees; null for all.")
+
+
+class BlockLayerDocument(InputDocument):
+    """Equal blocks in a row, each made of branches; a plan calls them by their ``role``."""
+
+    kind: Literal["block"]
+    count: LayerCount = 1
+    branches: Annotated[tuple[BranchDocument, ...], Field(min_length=1, max_length=16)]
+    role: Name = DECODER
+    norm: KnownNorm = Norm.RMS
+    arrangement: KnownArrangement = Arrangement.PRE
+    dropout: Share = 0.0
+    stream: StreamDocument | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
+
+
+class ProjectorLayerDocument(InputDocument):
+    """Maps from the first width through the others to the last, token by token."""
+
+    kind: Literal["projector"]
+    count: LayerCount = 1
+    widths: Annotated[tuple[Size, ...], Field(min_length=2, max_length=16)]
+    role: Name = PROJECTOR
+    bias: Flag = False
+    norm: KnownNorm | None = None
+    norm_width: Size | None = None
+    output_norm: KnownNorm | None = None
+    activates_output: Flag = False
+    stream: StreamDocument | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
 
 
 class NormLayerDocument(InputDocument):
@@ -50,6 +110,7 @@ class NormLayerDocument(InputDocument):
     count: Annotated[LayerCount, Field(le=1)] = 1
     hidden: Size
     norm: KnownNorm = Norm.RMS
+    stream: StreamDocument | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
 
 
 class HeadLayerDocument(InputDocument):
@@ -61,9 +122,29 @@ class HeadLayerDocument(InputDocument):
     hidden: Size
     tied: Flag = False
     bias: Flag = False
+    stream: StreamDocument | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
+
+
+class ClassifierLayerDocument(InputDocument):
+    """A map to a few classes and its loss, of one vector per sample or of every token."""
+
+    kind: Literal["classifier"]
+    count: Annotated[LayerCount, Field(le=1)] = 1
+    hidden: Size
+    classes: SizeOrNone
+    bias: Flag = False
+    pooler: Flag = False
+    per_token: Flag = False
+    stream: StreamDocument | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
 
 
 LayerDocument = Annotated[
-    EmbeddingLayerDocument | DecoderLayerDocument | NormLayerDocument | HeadLayerDocument,
+    EmbeddingLayerDocument
+    | DecoderLayerDocument
+    | BlockLayerDocument
+    | ProjectorLayerDocument
+    | NormLayerDocument
+    | HeadLayerDocument
+    | ClassifierLayerDocument,
     Field(discriminator="kind"),
 ]

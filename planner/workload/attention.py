@@ -1,4 +1,4 @@
-"""The core of self-attention on one device: one fused kernel, or products around a softmax."""
+"""The core of attention on one device: one fused kernel, or products around a softmax."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -27,13 +27,24 @@ CORE: Final = Module.CORE_ATTENTION
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LocalAttention:
-    """Self-attention as one device sees it: its heads, its queries, every key."""
+    """Attention as one device sees it: its heads, its queries, every key.
+
+    ``key_length`` is the number of keys where it is not that of the queries; ``name`` begins the names
+    of its operators, ``made_by`` is the module that makes queries, keys and values.
+    """
 
     heads: int
     kv_heads: int
     head_dim: int
+    value_dim: int
     dropout: float
     cut: Cut
+    causal: bool = True
+    window: int | None = None
+    chunk: int | None = None
+    memory_length: int | None = None
+    name: str = "attention"
+    made_by: Module = Module.ATTENTION
 
     @property
     def query_length(self) -> int:
@@ -41,19 +52,41 @@ class LocalAttention:
         return self.cut.sequence_length // self.cut.context_parallel
 
     @property
+    def key_length(self) -> int:
+        """Keys per sequence: s, or as long as the memory is."""
+        return self.memory_length or self.cut.sequence_length
+
+    @property
     def pairs(self) -> int:
         """Scores on this device, masked ones included: b a/t s/c s."""
-        return self.cut.micro_batch_size * self.heads * self.query_length * self.cut.sequence_length
+        return self.cut.micro_batch_size * self.heads * self.query_length * self.key_length
 
     @property
     def query_bytes(self) -> Bytes:
-        """Bytes of Q, and of the core's output."""
-        return self.cut.element_bytes * self.cut.local_tokens * self.heads * self.head_dim
+        """Bytes of Q."""
+        return self._bytes(self.heads * self.head_dim, self.query_length)
 
     @property
     def key_bytes(self) -> Bytes:
-        """Bytes of K, and of V."""
-        return self.cut.element_bytes * self.cut.local_tokens * self.kv_heads * self.head_dim
+        """Bytes of K."""
+        return self._bytes(self.kv_heads * self.head_dim, self._local_keys)
+
+    @property
+    def value_bytes(self) -> Bytes:
+        """Bytes of V."""
+        return self._bytes(self.kv_heads * self.value_dim, self._local_keys)
+
+    @property
+    def output_bytes(self) -> Bytes:
+        """Bytes of the core's output."""
+        return self._bytes(self.heads * self.value_dim, self.query_length)
+
+    @property
+    def _local_keys(self) -> int:
+        return self.key_length // self.cut.context_parallel
+
+    def _bytes(self, width: int, length: int) -> Bytes:
+        return self.cut.element_bytes * self.cut.micro_batch_size * length * width
 
 
 def core_operators(attention: LocalAttention) -> tuple[Operator, ...]:
@@ -67,21 +100,23 @@ def core_operators(attention: LocalAttention) -> tuple[Operator, ...]:
 def _flash(attention: LocalAttention) -> AttentionCore:
     log_sum_exp = LOG_SUM_EXP_BYTES * attention.cut.local_tokens * attention.heads
     return AttentionCore(
-        name="attention_core",
+        name=f"{attention.name}_core",
         module=CORE,
         batch=attention.cut.micro_batch_size,
         query_length=attention.query_length,
-        key_length=attention.cut.sequence_length,
+        key_length=attention.key_length,
         heads=attention.heads,
         kv_heads=attention.kv_heads,
         head_dim=attention.head_dim,
-        value_dim=attention.head_dim,
-        causal=True,
+        value_dim=attention.value_dim,
+        causal=attention.causal,
+        window=attention.window,
+        chunk=attention.chunk,
         saved=(
-            _projected("query", attention.query_bytes),
-            _projected("key", attention.key_bytes),
-            _projected("value", attention.key_bytes),
-            SavedTensor(name="attention_log_sum_exp", size_bytes=log_sum_exp, made_by=CORE),
+            _projected("query", attention.query_bytes, attention),
+            _projected("key", attention.key_bytes, attention),
+            _projected("value", attention.value_bytes, attention),
+            SavedTensor(name=f"{attention.name}_log_sum_exp", size_bytes=log_sum_exp, made_by=CORE),
         ),
     )
 
@@ -95,7 +130,7 @@ def _ring(attention: LocalAttention) -> tuple[CollectivePass, ...]:
     ranks = attention.cut.context_parallel
     if ranks == 1:
         return ()
-    block_bytes = 2 * attention.key_bytes
+    block_bytes = attention.key_bytes + attention.value_bytes
 
     def exchange(name: str, phase: Phase, payload_bytes: Bytes) -> CollectivePass:
         return CollectivePass(
@@ -105,28 +140,31 @@ def _ring(attention: LocalAttention) -> tuple[CollectivePass, ...]:
             payload_bytes=payload_bytes,
             axis="context_parallel",
             phase=phase,
-            partner="attention_core",
+            partner=f"{attention.name}_core",
             hidden_behind=phase,
             count=ranks - 1,
         )
 
     return (
-        exchange("ring", Phase.FORWARD, block_bytes),
-        exchange("ring_gradient", Phase.BACKWARD, 2 * block_bytes),
+        exchange(f"{attention.name}_ring", Phase.FORWARD, block_bytes),
+        exchange(f"{attention.name}_ring_gradient", Phase.BACKWARD, 2 * block_bytes),
     )
 
 
 def _scores(attention: LocalAttention) -> MatrixProduct:
     """Q K^T over all pairs: the causal half is masked afterwards, not skipped."""
     return MatrixProduct(
-        name="attention_scores",
+        name=f"{attention.name}_scores",
         module=CORE,
         rows=attention.query_length,
-        columns=attention.cut.sequence_length,
+        columns=attention.key_length,
         inner=attention.head_dim,
         count=attention.cut.micro_batch_size * attention.heads,
         has_weights=False,
-        saved=(_projected("query", attention.query_bytes), _projected("key", attention.key_bytes)),
+        saved=(
+            _projected("query", attention.query_bytes, attention),
+            _projected("key", attention.key_bytes, attention),
+        ),
     )
 
 
@@ -134,26 +172,27 @@ def _softmax(attention: LocalAttention) -> MemoryPass:
     """Scale, mask and softmax: forward reads and writes once, backward reads dy and y and writes dx."""
     width = attention.cut.element_bytes * attention.pairs
     return MemoryPass(
-        name="attention_softmax",
+        name=f"{attention.name}_softmax",
         module=CORE,
         kind="softmax",
         forward_bytes=2 * width,
         backward_bytes=3 * width,
-        saved=(SavedTensor(name="attention_probabilities", size_bytes=width, made_by=CORE),),
+        saved=(SavedTensor(name=f"{attention.name}_probabilities", size_bytes=width, made_by=CORE),),
     )
 
 
 def _dropout(attention: LocalAttention) -> tuple[MemoryPass, ...]:
     """Dropout of the probabilities; its output is saved beside them for the context product."""
-    mask = dropout_mask("attention_dropout", elements=attention.pairs, dropout=attention.dropout, module=CORE)
+    name = f"{attention.name}_dropout"
+    mask = dropout_mask(name, elements=attention.pairs, dropout=attention.dropout, module=CORE)
     if not mask:
         return ()
     width = attention.cut.element_bytes * attention.pairs
     moved_bytes = 2 * width + mask[0].size_bytes
-    output = SavedTensor(name="attention_dropout_output", size_bytes=width, made_by=CORE)
+    output = SavedTensor(name=f"{name}_output", size_bytes=width, made_by=CORE)
     return (
         MemoryPass(
-            name="attention_dropout",
+            name=name,
             module=CORE,
             kind="dropout",
             forward_bytes=moved_bytes,
@@ -166,16 +205,16 @@ def _dropout(attention: LocalAttention) -> tuple[MemoryPass, ...]:
 def _context(attention: LocalAttention) -> MatrixProduct:
     """Probabilities times V; the probabilities are saved by the pass that made them."""
     return MatrixProduct(
-        name="attention_context",
+        name=f"{attention.name}_context",
         module=CORE,
         rows=attention.query_length,
-        columns=attention.head_dim,
-        inner=attention.cut.sequence_length,
+        columns=attention.value_dim,
+        inner=attention.key_length,
         count=attention.cut.micro_batch_size * attention.heads,
         has_weights=False,
-        saved=(_projected("value", attention.key_bytes),),
+        saved=(_projected("value", attention.value_bytes, attention),),
     )
 
 
-def _projected(name: str, size_bytes: Bytes) -> SavedTensor:
-    return SavedTensor(name=name, size_bytes=size_bytes, made_by=Module.ATTENTION)
+def _projected(name: str, size_bytes: Bytes, attention: LocalAttention) -> SavedTensor:
+    return SavedTensor(name=name, size_bytes=size_bytes, made_by=attention.made_by)

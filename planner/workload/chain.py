@@ -1,27 +1,38 @@
 """The planner's own chain document: ``{"layers": [{"kind": ..., "count": ..., fields}, ...]}``, both ways.
 
 The fields of an entry are those of the layer of its kind; what a layer has a default for may be left out.
+A ``block`` is made of ``branches``, each with its ``type`` and the fields of that.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, fields
-from typing import Any, Final
+from typing import Final
 
 from planner.errors import InvalidRequest, UnknownName
 from planner.names import nearest_names
+from planner.workload.block import BlockLayer
 from planner.workload.chain_rules import check_chain
+from planner.workload.classifier import ClassifierLayer
 from planner.workload.ends import EmbeddingLayer, HeadLayer, NormLayer
+from planner.workload.layer_fields import read_fields, written_fields
 from planner.workload.layers import LayerRun, Workload
-from planner.workload.passes import Norm
+from planner.workload.projector import ProjectorLayer
 from planner.workload.sizes import MAX_COUNT, UnfitValue, require_size, shown
 from planner.workload.transformer import DecoderLayer
 
-AnyLayer = EmbeddingLayer | DecoderLayer | NormLayer | HeadLayer
+AnyLayer = (
+    EmbeddingLayer | DecoderLayer | BlockLayer | ProjectorLayer | NormLayer | HeadLayer | ClassifierLayer
+)
 
 LAYERS: Final[Mapping[str, type[AnyLayer]]] = {
-    layer.kind: layer for layer in (EmbeddingLayer, DecoderLayer, NormLayer, HeadLayer)
+    "embedding": EmbeddingLayer,
+    "decoder": DecoderLayer,
+    "block": BlockLayer,
+    "projector": ProjectorLayer,
+    "norm": NormLayer,
+    "head": HeadLayer,
+    "classifier": ClassifierLayer,
 }
-"""The layer of each kind."""
+"""The layer that an entry describes; what a plan calls it is the layer's own kind, often its ``role``."""
 
 OUTSIDE: Final = ("kind", "count")
 """Keys of an entry that are no fields of its layer."""
@@ -53,9 +64,10 @@ def layers_document(workload: Workload) -> dict[str, object]:
 
 def _entry(run: LayerRun) -> dict[str, object]:
     layer = run.layer
-    if not isinstance(layer, AnyLayer):
+    kind = next((kind for kind, known in LAYERS.items() if type(layer) is known), None)
+    if kind is None or not isinstance(layer, AnyLayer):
         raise TypeError(f"a {type(layer).__name__} has no place in a chain document")
-    return {"kind": layer.kind, "count": run.count, **asdict(layer)}
+    return {"kind": kind, "count": run.count, **written_fields(layer)}
 
 
 def _entries(document: Mapping[str, object], pointer: str) -> Sequence[object]:
@@ -73,39 +85,10 @@ def _run(entry: object, *, pointer: str) -> LayerRun:
         nearest = nearest_names(kind, LAYERS) if isinstance(kind, str) else sorted(LAYERS)
         message = f"no layer is of kind {shown(kind)}"
         raise UnknownName(message, pointer=f"{pointer}/kind", nearest_legal=nearest)
+    given = {key: value for key, value in entry.items() if key not in OUTSIDE}
+    layer = read_fields(LAYERS[kind], given, what=f"a layer of kind {kind}", pointer=pointer)
     try:
         count = require_size("count", entry.get("count", 1), largest=MAX_COUNT)
-        return LayerRun(layer=_layer(LAYERS[kind], entry, pointer=pointer), count=count)
     except UnfitValue as error:
         raise InvalidRequest(str(error), pointer=f"{pointer}/{error.name}") from error
-
-
-def _layer(layer: type[AnyLayer], entry: Mapping[str, Any], *, pointer: str) -> AnyLayer:
-    given = {key: value for key, value in entry.items() if key not in OUTSIDE}
-    known = {field.name: field.default is MISSING for field in fields(layer)}
-    for key in given:
-        if key not in known:
-            raise UnknownName(
-                f"a layer of kind {layer.kind} has no field {shown(key)}",
-                pointer=f"{pointer}/{_escaped(key)}",
-                nearest_legal=nearest_names(key, known),
-            )
-    for key, is_required in known.items():
-        if is_required and key not in given:
-            raise InvalidRequest(f"a layer of kind {layer.kind} needs {key}", pointer=f"{pointer}/{key}")
-    if "norm" in given:
-        given["norm"] = _norm(given["norm"], pointer=f"{pointer}/norm")
-    return layer(**given)
-
-
-def _norm(value: object, *, pointer: str) -> Norm:
-    if not isinstance(value, str) or value not in set(Norm):
-        raise InvalidRequest(
-            f"norm ({shown(value)}) is not known", pointer=pointer, nearest_legal=tuple(Norm)
-        )
-    return Norm(value)
-
-
-def _escaped(key: str) -> str:
-    """Return a key as a JSON pointer spells it (RFC 6901)."""
-    return key.replace("~", "~0").replace("/", "~1")
+    return LayerRun(layer=layer, count=count)

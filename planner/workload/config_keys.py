@@ -1,11 +1,12 @@
 """The keys of a config.json, read one by one; what nobody read is remembered."""
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Final, NoReturn, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, NoReturn, TypeVar
 
 from planner.errors import InvalidRequest
 from planner.names import nearest_names
 from planner.workload.sizes import (
+    MAX_COUNT,
     MAX_SIZE,
     UnfitValue,
     require_flag,
@@ -23,6 +24,9 @@ WITHOUT_COST: Final = frozenset(
         "output_attentions", "return_dict", "id2label", "label2id", "problem_type", "chunk_size_feed_forward",
         "pretraining_tp", "rope_theta", "rope_scaling", "rope_parameters", "task_specific_params",
         "gradient_checkpointing", "_attn_implementation", "attn_implementation", "tokenizer_class",
+        "norm_eps", "norm_epsilon", "layer_norm_eps", "initializer_factor", "init_std", "num_labels",
+        "auto_map", "pad_token", "quantize", "rope_interleave", "partial_rotary_factor", "rotary_pct",
+        "rotary_emb_base", "rotary_dim", "original_max_position_embeddings", "attn_implementation_internal",
     }
 )  # fmt: skip
 """Keys that change neither shapes nor bytes; any ``..._token_id`` is one more."""
@@ -43,15 +47,20 @@ class ConfigKeys:
         self._other_names = other_names or {}
         self._read: set[str] = set()
         self._implied: list[str] = []
+        self._sections: dict[str, ConfigKeys] = {}
         for key, other in self._other_names.items():
             if key in config and other in config and config[key] != config[other]:
                 self.refuse(key, f"{key} ({shown(config[key])}) and {other} ({shown(config[other])}) differ")
 
     @property
     def not_understood(self) -> tuple[str, ...]:
-        """The keys that no reading asked for and that are not known to be without cost."""
+        """The keys that no reading asked for and that are not known to be without cost.
+
+        Those of a section follow its name and a dot.
+        """
         unread = (key for key in self._config if key not in self._read and not _is_without_cost(key))
-        return (*unread, *self._implied)
+        within = (f"{name}.{key}" for name, keys in self._sections.items() for key in keys.not_understood)
+        return (*unread, *self._implied, *within)
 
     def has(self, key: str) -> bool:
         """Tell whether the file gives a key a value other than null."""
@@ -64,6 +73,49 @@ class ConfigKeys:
             return require_size(name, null if value is None else value, largest=largest)
 
         return self._checked(key, default, check)
+
+    def size_or_none(self, key: str, default: int | None) -> int | None:
+        """Return a whole number of at least one, or None where it is null."""
+        return None if self._value(key, default) is None else self.size(key, default or 1)
+
+    def count(self, key: str, default: int, *, largest: int = MAX_COUNT) -> int:
+        """Return a whole number of at least zero; null is zero."""
+
+        def check(name: str, value: object) -> int:
+            return require_size(name, 0 if value is None else value, smallest=0, largest=largest)
+
+        return self._checked(key, default, check)
+
+    def words(self, key: str, default: Sequence[str], known: Collection[str]) -> tuple[str, ...]:
+        """Return as many known names as the default has; null means the default."""
+        value = self._list(key, default)
+        for place, word in enumerate(value):
+            if not isinstance(word, str) or word not in known:
+                message = f"{key} has {shown(word)} at {place}, which is not known"
+                self.refuse(key, message, nearest_legal=tuple(sorted(known)))
+        if len(value) != len(default):
+            self.refuse(key, f"{key} must name {len(default)} layers, not {len(value)}")
+        return tuple(value)
+
+    def places(self, key: str, default: Collection[int]) -> frozenset[int]:
+        """Return the numbers of some layers, counted from zero; null means the default."""
+
+        def check(name: str, value: object) -> int:
+            return require_size(name, value, smallest=0, largest=MAX_COUNT)
+
+        try:
+            return frozenset(check(self._spelling(key), place) for place in self._list(key, default))
+        except UnfitValue as error:
+            self.refuse(key, str(error))
+
+    def section(self, key: str, *, other_names: Mapping[str, str] | None = None) -> "ConfigKeys":
+        """Return the keys of an object within the config; empty where it is missing or null."""
+        value = self._value(key, None)
+        if not isinstance(value, Mapping | None):
+            self.refuse(key, f"{key} ({shown(value)}) must be an object")
+        keys = ConfigKeys(value or {}, pointer=f"{self._pointer}/{key}", other_names=other_names)
+        self._sections[key] = keys
+        return keys
 
     def probability(self, key: str, default: float) -> float:
         """Return a dropout; null means none."""
@@ -92,6 +144,34 @@ class ConfigKeys:
         elif key not in self._config:
             self._implied.append(key)
 
+    def text(self, key: str) -> str | None:
+        """Return a name, or None where there is none; what is no text is left to be not understood."""
+        value = self._config.get(key)
+        if not isinstance(value, str | None):
+            return None
+        self._read.add(key)
+        return value
+
+    def architecture(self, known: Collection[str]) -> str | None:
+        """Return the class that the file was made for where it is a known one, else None.
+
+        An unknown one counts as not understood.
+        """
+        value = self._config.get("architectures")
+        if value is None or value == []:
+            self._read.add("architectures")
+            return None
+        first = value[0] if isinstance(value, Sequence) and not isinstance(value, str) else value
+        if not isinstance(first, str) or first not in known:
+            return None
+        self._read.add("architectures")
+        return first
+
+    def classes(self) -> int:
+        """Return how many classes a classifier tells apart; two where the file says nothing."""
+        labels = self._config.get("id2label")
+        return len(labels) if isinstance(labels, Mapping) and labels else self.size("num_labels", 2)
+
     def ignore(self, *keys: str) -> None:
         """Take keys as understood whatever they say."""
         self._read.update(keys)
@@ -106,6 +186,14 @@ class ConfigKeys:
             return check(self._spelling(key), self._value(key, default))
         except UnfitValue as error:
             self.refuse(key, str(error))
+
+    def _list(self, key: str, default: Collection[Any]) -> Sequence[Any]:
+        value = self._value(key, None)
+        if value is None:
+            return tuple(default)
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            self.refuse(key, f"{key} ({shown(value)}) must be a list")
+        return value
 
     def _value(self, key: str, default: object) -> object:
         self._read.update({key, self._other_names.get(key, key)})

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from planner.units import Flops
-from planner.workload.layers import Cut
+from planner.workload.layers import EMBEDDING, HEAD, NORM, Cut, PlainLayer
 from planner.workload.operators import (
     Collective,
     CollectivePass,
@@ -15,8 +15,15 @@ from planner.workload.operators import (
     Phase,
     SavedTensor,
 )
-from planner.workload.passes import Norm, dropout_mask, norm_pass
-from planner.workload.sizes import require_flag, require_probability, require_size
+from planner.workload.passes import Norm, dropout_mask, norm_pass, replicated_product
+from planner.workload.sizes import (
+    require_flag,
+    require_probability,
+    require_size,
+    require_size_or_none,
+    require_word,
+)
+from planner.workload.streams import JOB, Stream
 from planner.workload.tensor_parallel import entering_collectives, leaving_collectives, tensor_collective
 
 LOSS_BYTES: Final = 4
@@ -24,57 +31,116 @@ LOSS_BYTES: Final = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EmbeddingLayer:
-    """Token embedding, learned position embedding (``positions`` rows, 0 for none) and dropout."""
+class EmbeddingLayer(PlainLayer):
+    """Token embedding, learned position embedding (``positions`` rows, 0 for none), norm and dropout.
 
-    kind: ClassVar[str] = "embedding"
+    ``types`` are the rows of a table of token types. Where the token table is only ``width`` wide, a
+    matrix brings it to ``hidden``. A ``shared`` one has the token table of an embedding before it.
+    """
+
+    kind: ClassVar[str] = EMBEDDING
 
     vocabulary: int
     hidden: int
     positions: int = 0
     dropout: float = 0.0
+    types: int = 0
+    norm: Norm | None = None
+    width: int | None = None
+    shared: bool = False
+    stream: Stream = JOB
 
     def __post_init__(self) -> None:
         require_size("vocabulary", self.vocabulary)
         require_size("hidden", self.hidden)
         require_size("positions", self.positions, smallest=0)
+        require_size("types", self.types, smallest=0)
+        require_size_or_none("width", self.width)
         require_probability("dropout", self.dropout)
+        require_flag("shared", self.shared)
+        if self.norm is not None:
+            require_word("norm", self.norm, Norm)
 
     @property
     def parameters(self) -> int:
-        """Both tables, the vocabulary unpadded."""
-        return (self.vocabulary + self.positions) * self.hidden
+        """All tables, the vocabulary unpadded, what makes them wider, and the norm."""
+        return self._parameters(0 if self.shared else self.vocabulary)
 
     def local_parameters(self, cut: Cut) -> int:
         """Return the device's rows of the padded vocabulary, and every position."""
-        return (local_vocabulary(self.vocabulary, cut) + self.positions) * self.hidden
+        return self._parameters(0 if self.shared else local_vocabulary(self.vocabulary, cut))
 
-    def tied_local_parameters(self, cut: Cut) -> int:  # noqa: ARG002 - the Layer protocol
-        """Return none: the head says what is tied."""
-        return 0
+    def tied_local_parameters(self, cut: Cut) -> int:
+        """Return the token table that this device holds as well when the first one sits on another stage."""
+        return local_vocabulary(self.vocabulary, cut) * self._table_width if self.shared else 0
 
-    def forward_flops_per_sample(self, sequence_length: int) -> Flops:  # noqa: ARG002 - the Layer protocol
-        """Return none: a look-up multiplies nothing."""
-        return 0.0
+    def forward_flops_per_sample(self, sequence_length: int) -> Flops:
+        """Return those of the matrix that widens the table: a look-up multiplies nothing."""
+        tokens = self.stream.sequences * self.stream.tokens(sequence_length)
+        return 2.0 * tokens * self._widening_weights
 
     def operators(self, cut: Cut) -> tuple[Operator, ...]:
-        """Return look-up, sum over the tensor-parallel shards of the vocabulary, dropout."""
+        """Return look-up, sum over the tensor-parallel shards of the vocabulary, norm, dropout."""
+        own = self.stream.cut(cut)
         return (
-            self._lookup_pass(cut),
-            *leaving_collectives(product="embedding", module=Module.EMBEDDING, hidden=self.hidden, cut=cut),
-            *self._dropout_pass(cut),
+            self._lookup_pass(own),
+            *leaving_collectives(
+                product="embedding", module=Module.EMBEDDING, hidden=self._table_width, cut=own
+            ),
+            *self._widening_product(own),
+            *self._norm_pass(own),
+            *self._dropout_pass(own),
+        )
+
+    @property
+    def _table_width(self) -> int:
+        return self.width or self.hidden
+
+    def _parameters(self, rows: int) -> int:
+        norm = self.norm.parameters_per_channel if self.norm else 0
+        tables = rows * self._table_width + (self.positions + self.types + norm) * self.hidden
+        return tables + self._widening_weights
+
+    @property
+    def _widening_weights(self) -> int:
+        return 0 if self.width is None else self.width * self.hidden
+
+    def _widening_product(self, cut: Cut) -> tuple[MatrixProduct, ...]:
+        """Return the product that widens a narrow table's rows, replicated on every device."""
+        if self.width is None:
+            return ()
+        return (
+            replicated_product(
+                "embedding_widening",
+                Module.EMBEDDING,
+                columns=self.hidden,
+                inner=self.width,
+                cut=cut,
+                made_by=Module.EMBEDDING,
+            ),
         )
 
     def _lookup_pass(self, cut: Cut) -> MemoryPass:
-        """Read rows and write them, and once more for positions; backward adds rows into the gradient."""
+        """Read rows and write them, and once more for each further table.
+
+        Another table's rows are read and added to what was written (3 more in either direction);
+        backward adds rows into the gradient.
+        """
         width = cut.element_bytes * cut.local_tokens * self.hidden
+        tables = (self.positions > 0) + (self.types > 0)
         return MemoryPass(
             name="embedding",
             module=Module.EMBEDDING,
             kind="embedding",
-            forward_bytes=(5 if self.positions else 2) * width,
-            backward_bytes=(6 if self.positions else 3) * width,
+            forward_bytes=(2 + 3 * tables) * width,
+            backward_bytes=(3 + 3 * tables) * width,
         )
+
+    def _norm_pass(self, cut: Cut) -> tuple[MemoryPass, ...]:
+        if self.norm is None:
+            return ()
+        made_by = Module.EMBEDDING
+        return (norm_pass("embedding_norm", self.norm, hidden=self.hidden, cut=cut, made_by=made_by),)
 
     def _dropout_pass(self, cut: Cut) -> tuple[MemoryPass, ...]:
         elements = cut.sharded_tokens * self.hidden
@@ -97,16 +163,18 @@ class EmbeddingLayer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NormLayer:
+class NormLayer(PlainLayer):
     """The norm between the last block and the head."""
 
-    kind: ClassVar[str] = "norm"
+    kind: ClassVar[str] = NORM
 
     hidden: int
     norm: Norm = Norm.RMS
+    stream: Stream = JOB
 
     def __post_init__(self) -> None:
         require_size("hidden", self.hidden)
+        require_word("norm", self.norm, Norm)
 
     @property
     def parameters(self) -> int:
@@ -117,29 +185,29 @@ class NormLayer:
         """Return all of them: norms are replicated."""
         return self.parameters
 
-    def tied_local_parameters(self, cut: Cut) -> int:  # noqa: ARG002 - the Layer protocol
-        """Return none: nothing is tied."""
-        return 0
-
     def forward_flops_per_sample(self, sequence_length: int) -> Flops:  # noqa: ARG002 - the Layer protocol
         """Return none: matrix products alone count."""
         return 0.0
 
     def operators(self, cut: Cut) -> tuple[Operator, ...]:
-        """Return the one pass."""
-        return (norm_pass("final_norm", self.norm, hidden=self.hidden, cut=cut, made_by=None),)
+        """Return the one pass; none without images."""
+        own = self.stream.cut(cut)
+        if not own.micro_batch_size:
+            return ()
+        return (norm_pass("final_norm", self.norm, hidden=self.hidden, cut=own, made_by=None),)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HeadLayer:
+class HeadLayer(PlainLayer):
     """Logits over the vocabulary and their cross entropy; ``tied`` shares the embedding's weight."""
 
-    kind: ClassVar[str] = "head"
+    kind: ClassVar[str] = HEAD
 
     vocabulary: int
     hidden: int
     tied: bool = False
     bias: bool = False
+    stream: Stream = JOB
 
     def __post_init__(self) -> None:
         require_size("vocabulary", self.vocabulary)
@@ -150,12 +218,11 @@ class HeadLayer:
     @property
     def parameters(self) -> int:
         """Weight (unless tied) and bias, unpadded."""
-        return (0 if self.tied else self.vocabulary * self.hidden) + self.bias * self.vocabulary
+        return self._parameters(self.vocabulary)
 
     def local_parameters(self, cut: Cut) -> int:
         """Return the device's columns of the padded vocabulary (unless tied) and their bias."""
-        columns = local_vocabulary(self.vocabulary, cut)
-        return (0 if self.tied else columns * self.hidden) + self.bias * columns
+        return self._parameters(local_vocabulary(self.vocabulary, cut))
 
     def tied_local_parameters(self, cut: Cut) -> int:
         """Return the weight that this device holds as well when the embedding sits on another stage."""
@@ -163,16 +230,22 @@ class HeadLayer:
 
     def forward_flops_per_sample(self, sequence_length: int) -> Flops:
         """Return 2 s h V, the vocabulary unpadded."""
-        return 2.0 * sequence_length * self.hidden * self.vocabulary
+        tokens = self.stream.sequences * self.stream.tokens(sequence_length)
+        return 2.0 * tokens * self.hidden * self.vocabulary
 
     def operators(self, cut: Cut) -> tuple[Operator, ...]:
         """Return logits of the device's part of the vocabulary, and the loss over all parts."""
+        own = self.stream.cut(cut)
         return (
-            *entering_collectives(product="logits", module=Module.HEAD, hidden=self.hidden, cut=cut),
-            self._logits_product(cut),
-            *self._loss_collectives(cut),
-            self._loss_pass(cut),
+            *entering_collectives(product="logits", module=Module.HEAD, hidden=self.hidden, cut=own),
+            self._logits_product(own),
+            *self._loss_collectives(own),
+            self._loss_pass(own),
         )
+
+    def _parameters(self, columns: int) -> int:
+        weight = 0 if self.tied else columns * self.hidden
+        return weight + self.bias * columns
 
     def _logits_product(self, cut: Cut) -> MatrixProduct:
         size_bytes = cut.element_bytes * cut.sharded_tokens * self.hidden

@@ -10,21 +10,60 @@ from typing import Final
 from planner.errors import InvalidRequest, UnknownName
 from planner.names import nearest_names
 from planner.workload.config_keys import ConfigKeys
+from planner.workload.families.alibi import (
+    BLOOM_OTHER_NAMES,
+    FALCON_OTHER_NAMES,
+    MPT_OTHER_NAMES,
+    read_bloom,
+    read_falcon,
+    read_mpt,
+)
 from planner.workload.families.decoder_only import ReadFamily
+from planner.workload.families.gemma import read_gemma, read_gemma2, read_gemma3_text
 from planner.workload.families.gpt2 import GPT2_OTHER_NAMES, read_gpt2
-from planner.workload.families.llama import read_llama, read_mistral, read_qwen2
+from planner.workload.families.gpt_neox import GPTJ_OTHER_NAMES, read_gpt_neox, read_gptj
+from planner.workload.families.llama import (
+    read_llama,
+    read_mistral,
+    read_nemotron,
+    read_phi3,
+    read_qwen2,
+    read_qwen3,
+    read_starcoder2,
+)
+from planner.workload.families.opt import read_opt
 from planner.workload.layers import Workload
 from planner.workload.sizes import shown
 
 FAMILIES: Final[Mapping[str, ReadFamily]] = {
+    "bloom": read_bloom,
+    "falcon": read_falcon,
+    "gemma": read_gemma,
+    "gemma2": read_gemma2,
+    "gemma3_text": read_gemma3_text,
     "gpt2": read_gpt2,
+    "gpt_neox": read_gpt_neox,
+    "gptj": read_gptj,
     "llama": read_llama,
     "mistral": read_mistral,
+    "mpt": read_mpt,
+    "nemotron": read_nemotron,
+    "opt": read_opt,
+    "phi3": read_phi3,
     "qwen2": read_qwen2,
+    "qwen3": read_qwen3,
+    "starcoder2": read_starcoder2,
 }
 """How to read a config, by its ``model_type``."""
 
-OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {"gpt2": GPT2_OTHER_NAMES}
+OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
+    "bloom": BLOOM_OTHER_NAMES,
+    "falcon": FALCON_OTHER_NAMES,
+    "gpt2": GPT2_OTHER_NAMES,
+    "gptj": GPTJ_OTHER_NAMES,
+    "mpt": MPT_OTHER_NAMES,
+}
+"""Second spellings of keys, by family."""
 
 
 def workload_from_config(

@@ -1,16 +1,27 @@
-"""A layer as a list of operators; a workload as a chain of layers.
+"""A layer as a list of operators, and how it is cut for one device.
 
-``Cut`` says how one layer is cut for one device. Every layer answers three questions: how many
-parameters it has (whole and per device) and which operators it runs.
+Every layer answers a few questions: how many parameters it has (whole, per device, those of experts),
+which operators it runs, and which degrees split it evenly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from itertools import groupby
+from typing import Final, Protocol
 
 from planner.job import AttentionKind
 from planner.units import Flops
 from planner.workload.operators import Operator
+
+EMBEDDING: Final = "embedding"
+ENCODER: Final = "encoder"
+DECODER: Final = "decoder"
+VISION: Final = "vision"
+PROJECTOR: Final = "projector"
+PREDICTION: Final = "mtp"
+NORM: Final = "norm"
+HEAD: Final = "head"
+"""The kinds of layers: their roles in a model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,7 +29,9 @@ class Cut:
     """How a layer is cut on one device, and the numbers that fix its local shapes.
 
     ``element_bytes`` is the width of activations; ``vocabulary_multiple`` what the framework pads
-    the vocabulary to (times tensor parallel), 1 for none.
+    the vocabulary to (times tensor parallel), 1 for none. ``expert_imbalance`` is the load of the
+    busiest expert rank over the mean. ``memory_length`` is the length of the encoder's output where it
+    is not ``sequence_length``.
     """
 
     micro_batch_size: int
@@ -26,6 +39,10 @@ class Cut:
     tensor_parallel: int = 1
     sequence_parallel: bool = False
     context_parallel: int = 1
+    expert_parallel: int = 1
+    expert_tensor_parallel: int = 1
+    expert_imbalance: float = 1.0
+    memory_length: int | None = None
     attention: AttentionKind = AttentionKind.FLASH
     element_bytes: int = 2
     vocabulary_multiple: int = 1
@@ -39,6 +56,23 @@ class Cut:
     def sharded_tokens(self) -> int:
         """Tokens of the parts between tensor-parallel regions: b s / (c t) with sequence parallel."""
         return self.local_tokens // self.tensor_parallel if self.sequence_parallel else self.local_tokens
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Split:
+    """A number of equal pieces of a layer that the degree of one mesh axis has to divide.
+
+    Where the pieces ``replicate``, a multiple of their number will do as well.
+    """
+
+    name: str
+    pieces: int
+    axis: str
+    replicate: bool = False
+
+    def allows(self, degree: int) -> bool:
+        """Tell whether a degree splits the pieces evenly."""
+        return self.pieces % degree == 0 or (self.replicate and degree % self.pieces == 0)
 
 
 class Layer(Protocol):
@@ -62,6 +96,25 @@ class Layer(Protocol):
         """Return parameters that one device holds twice when the tied layer sits on another stage; else 0."""
         ...
 
+    def local_expert_parameters(self, cut: Cut) -> int:
+        """Return those of the local parameters that are split over expert parallel: routed experts."""
+        ...
+
+    @property
+    def idle_parameters(self) -> int:
+        """Parameters that one token leaves unused: the experts that it is not sent to."""
+        ...
+
+    @property
+    def buffers(self) -> int:
+        """Numbers that the layer keeps and nothing trains, such as the correction bias of a router."""
+        ...
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """What the parallel degrees have to divide."""
+        ...
+
     def operators(self, cut: Cut) -> Sequence[Operator]:
         """Return the operators of one micro-batch on one device, in forward order."""
         ...
@@ -71,12 +124,60 @@ class Layer(Protocol):
         ...
 
 
+class PlainLayer:
+    """What a layer answers that has no ties, no experts, no buffers, and nothing to split evenly."""
+
+    __slots__ = ()
+
+    def tied_local_parameters(self, cut: Cut) -> int:  # noqa: ARG002 - the Layer protocol
+        """Return none."""
+        return 0
+
+    def local_expert_parameters(self, cut: Cut) -> int:  # noqa: ARG002 - the Layer protocol
+        """Return none."""
+        return 0
+
+    @property
+    def idle_parameters(self) -> int:
+        """None: every token meets every parameter."""
+        return 0
+
+    @property
+    def buffers(self) -> int:
+        """None."""
+        return 0
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """Nothing."""
+        return ()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerRun:
     """``count`` equal layers in a row."""
 
     layer: Layer
     count: int
+
+
+def runs_of(layers: Iterable[Layer]) -> tuple[LayerRun, ...]:
+    """Return layers in order as runs of equal ones."""
+    return tuple(LayerRun(layer=layer, count=len(list(equal))) for layer, equal in groupby(layers))
+
+
+def at_depth(layers: Sequence[Layer], depth: int) -> list[Layer]:
+    """Return the first ``depth`` layers of a model, or more of them in the period of its last half."""
+    count = len(layers)
+    period = next(
+        period
+        for period in range(1, count + 1)
+        if all(layers[place] == layers[place - period] for place in range(max(period, count // 2), count))
+    )
+    deeper = list(layers[:depth])
+    while len(deeper) < depth:
+        deeper.append(deeper[-period])
+    return deeper
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,8 +192,30 @@ class Workload:
 
     @property
     def parameters(self) -> int:
-        """Parameters of the whole model, tied weights counted once."""
-        return sum(run.layer.parameters * run.count for run in self.runs)
+        """Parameters of the whole model, tied weights counted once, extra prediction layers not at all."""
+        return self._sum(lambda layer: 0 if layer.kind == PREDICTION else layer.parameters)
+
+    @property
+    def prediction_parameters(self) -> int:
+        """Parameters of extra prediction layers, which help in training and are left out of the model."""
+        return self._sum(lambda layer: layer.parameters if layer.kind == PREDICTION else 0)
+
+    @property
+    def active_parameters(self) -> int:
+        """Parameters that work on any one token: all but those of the experts that it is not sent to."""
+        return self.parameters - self._sum(
+            lambda layer: 0 if layer.kind == PREDICTION else layer.idle_parameters
+        )
+
+    @property
+    def buffers(self) -> int:
+        """Numbers that the model keeps and nothing trains."""
+        return self._sum(lambda layer: 0 if layer.kind == PREDICTION else layer.buffers)
+
+    @property
+    def depth_kind(self) -> str:
+        """The kind of layer that ``num_layers`` counts: decoder layers, else encoder layers."""
+        return next((kind for kind in (DECODER, ENCODER) if self.count(kind)), DECODER)
 
     def count(self, kind: str) -> int:
         """Return how many layers of a kind the chain has."""
@@ -105,11 +228,23 @@ class Workload:
                 return run.layer
         raise KeyError(kind)
 
-    def with_num_layers(self, num_layers: int, *, kind: str = "decoder") -> "Workload":
-        """Return the same model with ``num_layers`` layers of one kind (its one run rescaled)."""
-        runs = tuple(replace(run, count=num_layers) if run.layer.kind == kind else run for run in self.runs)
-        return replace(self, runs=runs)
+    def with_num_layers(self, num_layers: int, *, kind: str | None = None) -> "Workload":
+        """Return the same model with ``num_layers`` layers of one kind, by default its ``depth_kind``.
+
+        A shallower model keeps its first layers; a deeper one goes on with the period of its last half.
+        """
+        kind = kind or self.depth_kind
+        layers = [run.layer for run in self.runs for _ in range(run.count) if run.layer.kind == kind]
+        if not layers:
+            return self
+        middle = runs_of(at_depth(layers, num_layers))
+        start = next(place for place, run in enumerate(self.runs) if run.layer.kind == kind)
+        after = (run for run in self.runs[start:] if run.layer.kind != kind)
+        return replace(self, runs=(*self.runs[:start], *middle, *after))
 
     def forward_flops_per_sample(self, sequence_length: int) -> Flops:
         """Return useful forward FLOP of one sample through the whole chain."""
         return sum(run.count * run.layer.forward_flops_per_sample(sequence_length) for run in self.runs)
+
+    def _sum(self, figure: Callable[[Layer], int]) -> int:
+        return sum(run.count * figure(run.layer) for run in self.runs)

@@ -25,7 +25,12 @@ class Module(StrEnum):
 
     CORE_ATTENTION = "core_attention"
     ATTENTION = "attention"
+    LATENT_PROJECTION = "latent_projection"
+    MIXER = "mixer"
     MLP = "mlp"
+    MOE = "moe"
+    MOE_ACTIVATION = "moe_activation"
+    SHARED_EXPERTS = "shared_experts"
     NORM = "norm"
     RESIDUAL = "residual"
     EMBEDDING = "embedding"
@@ -65,6 +70,7 @@ class MatrixProduct:
     With ``has_weights`` B is a parameter: backward is an input gradient [rows, columns] x
     [columns, inner] and a weight gradient [columns, rows] x [rows, inner]. Without, both operands
     are activations and both gradients are products of the same size (the unfused attention core).
+    With weights and a ``count`` above one it is a grouped product: one matrix per expert.
     """
 
     name: str
@@ -92,6 +98,8 @@ class AttentionCore:
     """softmax(Q K^T) V in one fused kernel: ``batch`` sequences, local ``heads``.
 
     It saves Q, K, V and the output's log-sum-exp; the output is saved by the product that uses it.
+    A query sees the ``window`` keys before it (as many on either side without a causal mask), or the
+    keys of its own ``chunk`` alone; None for all.
     """
 
     name: str
@@ -104,6 +112,8 @@ class AttentionCore:
     head_dim: int
     value_dim: int
     causal: bool
+    window: int | None = None
+    chunk: int | None = None
     saved: Saved = ()
 
     @property
@@ -112,9 +122,14 @@ class AttentionCore:
         return sum(tensor.size_bytes for tensor in self.saved)
 
     @property
+    def mask_share(self) -> float:
+        """Share of all query-key pairs that the mask leaves."""
+        return mask_share(self.key_length, causal=self.causal, window=self.window, chunk=self.chunk)
+
+    @property
     def forward_flops(self) -> Flops:
-        """Both products over all pairs; half of them where the mask is causal."""
-        pairs = self.query_length * self.key_length * (0.5 if self.causal else 1.0)
+        """Both products over the pairs that the mask leaves: half of all where it is causal."""
+        pairs = self.query_length * self.key_length * self.mask_share
         return 2.0 * self.batch * self.heads * pairs * (self.head_dim + self.value_dim)
 
 
@@ -156,6 +171,22 @@ class CollectivePass:
     partner: str | None = None
     hidden_behind: Phase | None = None
     count: int = 1
+
+
+def mask_share(length: int, *, causal: bool, window: int | None = None, chunk: int | None = None) -> float:
+    """Return the share of the pairs of ``length`` queries and keys that a mask leaves, as areas.
+
+    A triangle of s^2/2 where it is causal; a band of w s - w^2/2 of that, or a band on either side of
+    the diagonal; triangles or squares along the diagonal for chunks, the last one cut short.
+    """
+    half = 0.5 if causal else 1.0
+    if chunk is not None and chunk < length:
+        whole, rest = divmod(length, chunk)
+        return half * (whole * chunk**2 + rest**2) / length**2
+    if window is not None and window < length:
+        share = window / length
+        return half * (2 * share - share**2)
+    return half
 
 
 Operator = MatrixProduct | AttentionCore | MemoryPass | CollectivePass

@@ -1,4 +1,4 @@
-"""The memory-bound passes that transformer layers share: norms, residual additions, dropout.
+"""What transformer layers share: norms, residual additions, dropout, products that are not split.
 
 Every pass counts what it reads and writes, in bytes of the local shard; e is the width of an element.
 """
@@ -7,37 +7,50 @@ from enum import StrEnum
 from typing import Final
 
 from planner.workload.layers import Cut
-from planner.workload.operators import MemoryPass, Module, SavedTensor
+from planner.workload.operators import MatrixProduct, MemoryPass, Module, SavedTensor
 
 MASK_BYTES: Final = 1
 """A dropout mask keeps one byte per element."""
 
 
 class Norm(StrEnum):
-    """The normalisation: layer norm has a scale and a bias, RMS norm a scale."""
+    """The normalisation: layer norm has a scale and a bias, RMS norm a scale.
+
+    A scaled layer norm lacks the bias, a plain one both.
+    """
 
     LAYER = "layer"
+    SCALED_LAYER = "scaled_layer"
+    PLAIN_LAYER = "plain_layer"
     RMS = "rms"
 
     @property
     def parameters_per_channel(self) -> int:
-        """Scale, and bias where there is one."""
-        return 2 if self is Norm.LAYER else 1
+        """Scale, and bias, where there is one."""
+        return {Norm.LAYER: 2, Norm.PLAIN_LAYER: 0}.get(self, 1)
+
+    @property
+    def kernel(self) -> str:
+        """The measured kernel that it resembles."""
+        return "rms_norm" if self is Norm.RMS else "layer_norm"
 
 
-def norm_pass(name: str, norm: Norm, *, hidden: int, cut: Cut, made_by: Module | None) -> MemoryPass:
+def norm_pass(
+    name: str, norm: Norm, *, hidden: int, cut: Cut, made_by: Module | None, saves: bool = True
+) -> MemoryPass:
     """Return a norm: forward reads x and writes y, backward reads dy and x and writes dx.
 
-    It saves its input, which ``made_by`` made; the statistics (two numbers per token) are left out.
+    It ``saves`` its input, which ``made_by`` made, unless something before it did; the statistics
+    (two numbers per token) are left out.
     """
     width = cut.element_bytes * cut.sharded_tokens * hidden
     return MemoryPass(
         name=name,
         module=Module.NORM,
-        kind=f"{norm}_norm",
+        kind=norm.kernel,
         forward_bytes=2 * width,
         backward_bytes=3 * width,
-        saved=(SavedTensor(name=f"{name}_input", size_bytes=width, made_by=made_by),),
+        saved=(SavedTensor(name=f"{name}_input", size_bytes=width, made_by=made_by),) if saves else (),
     )
 
 
@@ -67,3 +80,21 @@ def dropout_mask(name: str, *, elements: int, dropout: float, module: Module) ->
     if dropout == 0:
         return ()
     return (SavedTensor(name=f"{name}_mask", size_bytes=MASK_BYTES * elements, made_by=module),)
+
+
+def replicated_product(
+    name: str, module: Module, *, columns: int, inner: int, cut: Cut, made_by: Module | None
+) -> MatrixProduct:
+    """Return a product whose weight every device holds whole, over the device's shard of the tokens.
+
+    It saves its input, which ``made_by`` made.
+    """
+    size_bytes = cut.element_bytes * cut.sharded_tokens * inner
+    return MatrixProduct(
+        name=name,
+        module=module,
+        rows=cut.sharded_tokens,
+        columns=columns,
+        inner=inner,
+        saved=(SavedTensor(name=f"{name}_input", size_bytes=size_bytes, made_by=made_by),),
+    )

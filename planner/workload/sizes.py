@@ -1,5 +1,6 @@
 """Which sizes, probabilities and switches a layer may have; nonsense is refused with its numbers."""
 
+from enum import StrEnum
 from typing import Final, TypeGuard
 
 MAX_SIZE: Final = 10**7
@@ -26,6 +27,11 @@ def require_size(name: str, value: object, *, smallest: int = 1, largest: int = 
     return value
 
 
+def require_size_or_none(name: str, value: object) -> int | None:
+    """Return ``value`` when it is None or a whole number in range; UnfitValue otherwise."""
+    return None if value is None else require_size(name, value)
+
+
 def require_probability(name: str, value: object) -> float:
     """Return ``value`` when it is a number from 0 up to but not including 1; UnfitValue otherwise."""
     if not is_number(value):
@@ -40,6 +46,12 @@ def require_flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise UnfitValue(name, f"({shown(value)}) must be true or false")
     return value
+
+
+def require_word(name: str, value: object, words: type[StrEnum]) -> None:
+    """Refuse a ``value`` that is not one of the words with UnfitValue."""
+    if not isinstance(value, words):
+        raise UnfitValue(name, f"({shown(value)}) must be one of {', '.join(words)}")
 
 
 def require_divisible(name: str, value: int, *, by_name: str, by: int) -> None:

@@ -1,13 +1,17 @@
 """What config files of decoder-only language models have in common."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from planner.workload.block import Arrangement, BlockLayer
+from planner.workload.branches import Branch
 from planner.workload.config_keys import ConfigKeys
-from planner.workload.ends import EmbeddingLayer, HeadLayer, NormLayer
-from planner.workload.layers import LayerRun
+from planner.workload.ends import EmbeddingLayer, NormLayer
+from planner.workload.layers import Layer, LayerRun, runs_of
+from planner.workload.mlp import Mlp
 from planner.workload.passes import Norm
+from planner.workload.self_attention import SelfAttention
 from planner.workload.transformer import DecoderLayer
 
 ACTIVATIONS: Final = frozenset(
@@ -19,13 +23,16 @@ ACTIVATIONS: Final = frozenset(
 )  # fmt: skip
 """Element-wise functions of one argument: every one reads and writes the same bytes."""
 
+MAX_POSITIONS: Final = 2**31
+"""Positions that cost no parameter may be as many as an index can count."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chain:
     """The layers of a model, and the longest sequence that it was made for."""
 
     runs: tuple[LayerRun, ...]
-    sequence_length: int
+    sequence_length: int | None
 
 
 ReadFamily = Callable[[ConfigKeys], Chain]
@@ -33,13 +40,49 @@ ReadFamily = Callable[[ConfigKeys], Chain]
 
 
 def language_model(
-    *, embedding: EmbeddingLayer, decoder: DecoderLayer, num_layers: int, norm: Norm, is_tied: bool
+    *,
+    embedding: EmbeddingLayer,
+    decoders: Sequence[Layer],
+    norm: Norm | None,
+    head: Sequence[Layer],
 ) -> tuple[LayerRun, ...]:
-    """Return the chain embedding, decoder layers, final norm, head (without bias)."""
-    head = HeadLayer(vocabulary=embedding.vocabulary, hidden=embedding.hidden, tied=is_tied)
-    return (
-        LayerRun(layer=embedding, count=1),
-        LayerRun(layer=decoder, count=num_layers),
-        LayerRun(layer=NormLayer(hidden=embedding.hidden, norm=norm), count=1),
-        LayerRun(layer=head, count=1),
+    """Return the chain embedding, decoder layers, final norm (None for none), head."""
+    final = () if norm is None else (NormLayer(hidden=embedding.hidden, norm=norm),)
+    return runs_of((embedding, *decoders, *final, *head))
+
+
+def decoder_layer(
+    *branches: Branch,
+    norm: Norm,
+    arrangement: Arrangement = Arrangement.PRE,
+    dropout: float = 0.0,
+) -> Layer:
+    """Return a block of these branches: by its sizes alone where those say it all."""
+    block = BlockLayer(branches=branches, norm=norm, arrangement=arrangement, dropout=dropout)
+    match branches:
+        case (SelfAttention() as attention, Mlp() as mlp):
+            sizes = _by_sizes(attention, mlp, block)
+            return sizes if sizes.block == block else block
+        case _:
+            return block
+
+
+def _by_sizes(attention: SelfAttention, mlp: Mlp, block: BlockLayer) -> DecoderLayer:
+    return DecoderLayer(
+        hidden=attention.hidden,
+        ffn=mlp.ffn,
+        heads=attention.heads,
+        kv_heads=attention.kv_heads,
+        head_dim=attention.head_dim,
+        norm=block.norm,
+        gated=mlp.gated,
+        rotary=attention.rotary,
+        qkv_bias=attention.qkv_bias,
+        output_bias=attention.output_bias,
+        mlp_bias=mlp.bias,
+        attention_dropout=attention.dropout,
+        hidden_dropout=block.dropout,
+        arrangement=block.arrangement,
+        query_key_norm=attention.query_key_norm,
+        window=attention.window,
     )

@@ -4,10 +4,14 @@ from typing import Final
 
 from planner.workload.config_keys import ConfigKeys
 from planner.workload.ends import EmbeddingLayer
-from planner.workload.families.decoder_only import ACTIVATIONS, Chain, language_model
+from planner.workload.families.decoder_only import ACTIVATIONS, Chain, decoder_layer, language_model
+from planner.workload.families.heads import head_layers, read_head
+from planner.workload.families.sizes import require_whole_heads
+from planner.workload.layers import Layer
+from planner.workload.mlp import Mlp
 from planner.workload.passes import Norm
+from planner.workload.self_attention import SelfAttention
 from planner.workload.sizes import MAX_COUNT
-from planner.workload.transformer import DecoderLayer
 
 GPT2_OTHER_NAMES: Final = {
     "n_embd": "hidden_size",
@@ -26,44 +30,46 @@ def read_gpt2(keys: ConfigKeys) -> Chain:
         positions=keys.size("n_positions", 1024),
         dropout=keys.probability("embd_pdrop", 0.1),
     )
+    num_layers = keys.size("n_layer", 12, largest=MAX_COUNT)
     runs = language_model(
         embedding=embedding,
-        decoder=_decoder(keys, hidden=embedding.hidden),
-        num_layers=keys.size("n_layer", 12, largest=MAX_COUNT),
+        decoders=[_decoder(keys, hidden=embedding.hidden)] * num_layers,
         norm=Norm.LAYER,
-        is_tied=keys.flag("tie_word_embeddings", default=True),
+        head=head_layers(
+            keys,
+            read_head(keys, "GPT2"),
+            vocabulary=embedding.vocabulary,
+            hidden=embedding.hidden,
+            is_tied=keys.flag("tie_word_embeddings", default=True),
+        ),
     )
     _settle(keys)
     return Chain(runs=runs, sequence_length=embedding.positions)
 
 
-def _decoder(keys: ConfigKeys, *, hidden: int) -> DecoderLayer:
+def _decoder(keys: ConfigKeys, *, hidden: int) -> Layer:
     heads = keys.size("n_head", 12)
-    if hidden % heads:
-        keys.refuse("n_embd", f"n_embd ({hidden}) must be a multiple of n_head ({heads})")
+    require_whole_heads(keys, "n_embd", hidden, "n_head", heads)
     keys.choice("activation_function", "gelu_new", ACTIVATIONS)
-    return DecoderLayer(
+    attention = SelfAttention(
         hidden=hidden,
-        ffn=keys.size("n_inner", 4 * hidden, null=4 * hidden),
         heads=heads,
         kv_heads=heads,
         head_dim=hidden // heads,
-        norm=Norm.LAYER,
-        gated=False,
         rotary=False,
         qkv_bias=True,
         output_bias=True,
-        mlp_bias=True,
-        attention_dropout=keys.probability("attn_pdrop", 0.1),
-        hidden_dropout=keys.probability("resid_pdrop", 0.1),
+        dropout=keys.probability("attn_pdrop", 0.1),
     )
+    ffn = keys.size("n_inner", 4 * hidden, null=4 * hidden)
+    mlp = Mlp(hidden=hidden, ffn=ffn, gated=False, bias=True)
+    return decoder_layer(attention, mlp, norm=Norm.LAYER, dropout=keys.probability("resid_pdrop", 0.1))
 
 
 def _settle(keys: ConfigKeys) -> None:
     """Pass over what is without cost, and over what would have one where it is switched off."""
     if keys.flag("add_cross_attention", default=False):
         keys.refuse("add_cross_attention", "a decoder-only model has no cross-attention to add")
-    keys.expect("architectures", [], ["GPT2LMHeadModel"])
     keys.expect("is_encoder_decoder", False)  # noqa: FBT003 - the value that changes nothing
     keys.expect("scale_attn_by_inverse_layer_idx", False)  # noqa: FBT003
     keys.expect("reorder_and_upcast_attn", False)  # noqa: FBT003

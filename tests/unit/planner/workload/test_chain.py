@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from planner.errors import InvalidRequest, UnknownName
 from planner.workload.chain import layers_document, workload_from_layers
 from planner.workload.ends import NormLayer
-from planner.workload.layers import Cut, LayerRun, Workload
+from planner.workload.huggingface import workload_from_config
+from planner.workload.layers import Cut, LayerRun, PlainLayer, Workload
 from planner.workload.operators import Operator
 from planner.workload.presets import preset_names, preset_workload
 
@@ -45,6 +46,68 @@ def test_a_chain_document_is_read_back_as_it_was(name: str) -> None:
     workload = preset_workload(name)
     document = json.loads(json.dumps(layers_document(workload)))
     assert workload_from_layers(document).runs == workload.runs
+
+
+FAMILIES: list[Mapping[str, object]] = [
+    {"model_type": "bloom"},
+    {"model_type": "falcon"},
+    {"model_type": "gemma2"},
+    {"model_type": "gpt_neox"},
+    {"model_type": "llama", "architectures": ["LlamaForTokenClassification"]},
+    {"model_type": "mpt"},
+    {"model_type": "opt", "word_embed_proj_dim": 512, "do_layer_norm_before": False},
+    {"model_type": "qwen3"},
+]
+
+
+@pytest.mark.parametrize("config", FAMILIES, ids=str)
+def test_the_chain_document_of_a_family_is_read_back_as_it_was(config: Mapping[str, object]) -> None:
+    workload = workload_from_config(config)
+    document = json.loads(json.dumps(layers_document(workload)))
+    assert workload_from_layers(document).runs == workload.runs
+
+
+BLOCK: Mapping[str, object] = {
+    "kind": "block",
+    "role": "encoder",
+    "branches": [
+        {"type": "attention", "hidden": 64, "heads": 4, "kv_heads": 4, "head_dim": 16, "causal": False},
+        {"type": "mlp", "hidden": 64, "ffn": 256},
+    ],
+    "arrangement": "post",
+    "stream": {"type": "images", "image_size": 64, "patch_size": 16},
+}
+
+
+def test_a_block_is_made_of_branches() -> None:
+    workload = workload_from_layers({"layers": [BLOCK]})
+    document = json.loads(json.dumps(layers_document(workload)))
+    assert workload_from_layers(document) == workload
+    assert workload.count("encoder") == 1
+    assert workload.parameters == 4 * 64 * 64 + 3 * 64 * 256 + 2 * 64
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"branches": []}, "/branches"),
+        ({"branches": {"type": "mlp"}}, "/branches"),
+        ({"branches": [7]}, "/branches/0"),
+        ({"branches": [{"hidden": 64}]}, "/branches/0/type"),
+        ({"branches": [{"type": "mpl", "hidden": 64, "ffn": 8}]}, "/branches/0/type"),
+        ({"branches": [{"type": "mlp", "hidden": 64}]}, "/branches/0/ffn"),
+        ({"branches": [{"type": "mlp", "hidden": 64, "ffn": -1}]}, "/branches/0/ffn"),
+        ({"branches": [{"type": "mlp", "hidden": 64, "ffn": 8, "heads": 4}]}, "/branches/0/heads"),
+        ({"arrangement": "between"}, "/arrangement"),
+        ({"stream": {"type": "film"}}, "/stream/type"),
+        ({"stream": {"type": "images", "image_size": 64}}, "/stream/patch_size"),
+        ({"stream": 3}, "/stream"),
+    ],
+)
+def test_a_wrong_part_of_a_block_is_refused_where_it_stands(
+    changes: Mapping[str, object], pointer: str
+) -> None:
+    assert refusal({**BLOCK, **changes}).pointer == f"/model/layers/0{pointer}"
 
 
 def test_what_has_a_default_may_be_left_out() -> None:
@@ -89,6 +152,9 @@ def test_a_document_needs_a_list_of_layers(document: Mapping[str, object]) -> No
         ({**DECODER, "gated": "yes"}, "/gated"),
         ({**DECODER, "norm": "batch"}, "/norm"),
         ({**DECODER, "norm": None}, "/norm"),
+        ({**DECODER, "arrangement": "none"}, "/arrangement"),
+        ({"kind": "projector", "widths": "64"}, "/widths"),
+        ({"kind": "projector", "widths": [64, "32"]}, "/widths"),
         ({**DECODER, "hidden_dropout": float("nan")}, "/hidden_dropout"),
         ({**DECODER, "attention_dropout": None}, "/attention_dropout"),
     ],
@@ -121,6 +187,8 @@ def test_an_unknown_kind_or_field_gets_the_nearest(layer: Mapping[str, object], 
         ([EMBEDDING, DECODER, {**HEAD, "hidden": 32}], "/2/hidden"),
         ([DECODER, {**HEAD, "tied": True}], "/1/tied"),
         ([EMBEDDING, DECODER, {**HEAD, "tied": True, "vocabulary": 99}], "/2/vocabulary"),
+        ([DECODER, {"kind": "projector", "widths": [65, 64]}], "/1/widths"),
+        ([DECODER, {"kind": "projector", "widths": [64, 32]}, {**HEAD, "hidden": 64}], "/2/hidden"),
     ],
 )
 def test_layers_that_do_not_fit_one_another_are_refused(
@@ -130,15 +198,12 @@ def test_layers_that_do_not_fit_one_another_are_refused(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ForeignLayer:
+class ForeignLayer(PlainLayer):
     kind: ClassVar[str] = "foreign"
     parameters: int = 0
 
     def local_parameters(self, cut: Cut) -> int:
         return self.parameters * cut.tensor_parallel
-
-    def tied_local_parameters(self, cut: Cut) -> int:
-        return 0 * cut.tensor_parallel
 
     def operators(self, cut: Cut) -> tuple[Operator, ...]:
         return NormLayer(hidden=8).operators(cut)

@@ -166,12 +166,18 @@ def test_a_missing_model_type_lists_the_families() -> None:
     assert error.nearest_legal == tuple(sorted(FAMILIES))
 
 
-@pytest.mark.parametrize(("model_type", "nearest"), [("lama", "llama"), ("qwen", "qwen2"), (7, "gpt2")])
+@pytest.mark.parametrize(
+    ("model_type", "nearest"), [("lama", "llama"), ("qwen", "qwen2"), ("gpt-neox", "gpt_neox")]
+)
 def test_an_unknown_model_type_names_the_nearest(model_type: object, nearest: str) -> None:
     error = refusal({"model_type": model_type})
     assert isinstance(error, UnknownName)
     assert error.pointer == "/model/huggingface/model_type"
     assert error.nearest_legal[0] == nearest
+
+
+def test_a_model_type_that_is_no_name_lists_the_families() -> None:
+    assert refusal({"model_type": 7}).nearest_legal == tuple(sorted(FAMILIES))
 
 
 @pytest.mark.parametrize(
@@ -244,28 +250,81 @@ def test_the_pointer_begins_where_the_caller_says() -> None:
     [
         ({"num_hidden_layer": 40, "zebra": None}, ("num_hidden_layer", "zebra")),
         ({"quantization_config": {"bits": 4}}, ("quantization_config",)),
-        ({"architectures": ["LlamaForSequenceClassification"]}, ("architectures",)),
+        ({"architectures": ["LlamaForZebras"]}, ("architectures",)),
+        ({"architectures": "LlamaForCausalLM"}, ()),
         ({"unk_token_id": 0, "dtype": "bfloat16", "_name_or_path": "x"}, ()),
-        ({"model_type": "mistral"}, ("attention_bias", "sliding_window")),
-        ({"model_type": "mistral", "sliding_window": None}, ("attention_bias",)),
-        ({"model_type": "mistral", "sliding_window": 4096}, ("attention_bias", "sliding_window")),
+        ({"model_type": "mistral", "sliding_window": 4096}, ("attention_bias",)),
         ({"model_type": "qwen2", "sliding_window": 4096, "max_window_layers": 28}, ("attention_bias",)),
-        (
-            {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 4096},
-            ("attention_bias", "sliding_window"),
-        ),
         ({"model_type": "qwen2", "layer_types": ["full_attention"] * 32}, ("attention_bias",)),
-        (
-            {"model_type": "qwen2", "layer_types": ["sliding_attention"] * 32},
-            ("attention_bias", "layer_types"),
-        ),
+        ({"model_type": "mpt", "attn_config": {"alibi": True, "zebra": 1}}, ("attn_config.zebra",)),
     ],
 )
 def test_what_is_not_understood_is_listed(
     changes: dict[str, object], not_understood: tuple[str, ...]
 ) -> None:
     config = {**LLAMA_3_8B, "architectures": None, **changes}
+    if changes.get("model_type") == "mpt":
+        config = changes
     assert workload_from_config(config).not_understood == not_understood
+
+
+def windows(config: Mapping[str, object]) -> list[int | None]:
+    runs = workload_from_config(config).runs
+    layers = [run.layer for run in runs for _ in range(run.count)]
+    return [layer.window for layer in layers if isinstance(layer, DecoderLayer)]
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"model_type": "mistral"}, [4096] * 32),
+        ({"model_type": "mistral", "sliding_window": None}, [None] * 32),
+        ({"model_type": "qwen2", "sliding_window": 64}, [None] * 32),
+        (
+            {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 64},
+            [None] * 28 + [64] * 4,
+        ),
+        ({"model_type": "gemma2", "num_hidden_layers": 4}, [4096, None, 4096, None]),
+        ({"model_type": "gemma3_text", "num_hidden_layers": 7}, [4096] * 5 + [None, 4096]),
+        (
+            {"model_type": "gemma3_text", "num_hidden_layers": 4, "sliding_window_pattern": 2},
+            [4096, None, 4096, None],
+        ),
+        (
+            {
+                "model_type": "gemma2",
+                "num_hidden_layers": 2,
+                "sliding_window": 8,
+                "layer_types": ["full_attention", "sliding_attention"],
+            },
+            [None, 8],
+        ),
+    ],
+)
+def test_windows_stand_where_the_config_or_its_class_has_them(
+    config: Mapping[str, object], expected: list[int | None]
+) -> None:
+    assert windows(config) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"layer_types": ["full_attention"]}, "layer_types"),
+        ({"layer_types": "full_attention"}, "layer_types"),
+        ({"layer_types": ["half_attention"] * 26}, "layer_types"),
+        ({"sliding_window": 0}, "sliding_window"),
+        ({"head_dim": None}, "head_dim"),
+    ],
+)
+def test_absurd_layer_types_are_refused_at_their_key(changes: dict[str, object], key: str) -> None:
+    assert refusal({"model_type": "gemma2", **changes}).pointer == f"/model/huggingface/{key}"
+
+
+def test_a_section_is_read_under_its_own_pointer() -> None:
+    error = refusal({"model_type": "mpt", "attn_config": {"attn_pdrop": 2}})
+    assert error.pointer == "/model/huggingface/attn_config/attn_pdrop"
+    assert refusal({"model_type": "mpt", "attn_config": 3}).pointer == "/model/huggingface/attn_config"
 
 
 def test_a_config_names_its_model_where_it_can() -> None:

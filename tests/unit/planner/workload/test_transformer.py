@@ -154,9 +154,21 @@ def test_sequence_parallel_gathers_once_more_in_backward() -> None:
 
 
 @given(t=st.sampled_from([2, 4, 8]), c=st.sampled_from([1, 2, 4]), sequence_parallel=st.booleans())
-def test_every_collective_moves_the_tokens_of_the_group(t: int, c: int, *, sequence_parallel: bool) -> None:
+def test_every_tensor_collective_moves_the_tokens_of_the_group(
+    t: int, c: int, *, sequence_parallel: bool
+) -> None:
     cut = replace(FLASH, tensor_parallel=t, context_parallel=c, sequence_parallel=sequence_parallel)
-    assert {moved.payload_bytes for moved in collectives(LLAMA, cut)} == {2 * B * S * 4096 // c}
+    moved = [passed for passed in collectives(LLAMA, cut) if passed.axis == "tensor_parallel"]
+    assert {passed.payload_bytes for passed in moved} == {2 * B * S * 4096 // c}
+
+
+@given(t=st.sampled_from([1, 2, 4, 8]), c=st.sampled_from([2, 4]))
+def test_a_ring_passes_the_keys_and_values_of_a_rank_on_to_all_others(t: int, c: int) -> None:
+    cut = replace(FLASH, tensor_parallel=t, context_parallel=c)
+    ring, gradient = (op for op in collectives(LLAMA, cut) if op.axis == "context_parallel")
+    assert ring.payload_bytes == 2 * 2 * B * S // c * 8 // t * 128
+    assert gradient.payload_bytes == 2 * ring.payload_bytes
+    assert {ring.count, gradient.count} == {c - 1}
 
 
 @given(t=st.sampled_from([1, 2, 4, 8]), c=st.sampled_from([1, 2, 4]))

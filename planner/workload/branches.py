@@ -1,0 +1,79 @@
+"""A branch of a block: what stands between a norm and a residual sum."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from planner.units import Flops
+from planner.workload.layers import Cut, Split
+from planner.workload.operators import Module, Operator, Saved, SavedTensor
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BranchInput:
+    """What a branch reads: the module that made it, and whether something before has saved it."""
+
+    made_by: Module | None = Module.NORM
+    is_saved: bool = False
+
+    def saved(self, name: str, *, hidden: int, cut: Cut) -> Saved:
+        """Return the input as the first product of a branch saves it: the shard with sequence parallel."""
+        if self.is_saved:
+            return ()
+        size_bytes = cut.element_bytes * cut.sharded_tokens * hidden
+        return (SavedTensor(name=name, size_bytes=size_bytes, made_by=self.made_by),)
+
+
+class Branch(Protocol):
+    """Attention, an MLP, experts or a state-space mixer. Branches compare equal when they cost the same."""
+
+    label: ClassVar[str]
+    """How the names of its norm and its residual sum begin."""
+    module: ClassVar[Module]
+    """The module that makes its output."""
+
+    @property
+    def hidden(self) -> int:
+        """Width of what it reads and writes."""
+        ...
+
+    @property
+    def has_output_bias(self) -> bool:
+        """Whether the residual sum adds a bias as well."""
+        ...
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the whole branch."""
+        ...
+
+    def local_parameters(self, cut: Cut) -> int:
+        """Return parameters that one device holds, padding and replicas included."""
+        ...
+
+    def local_expert_parameters(self, cut: Cut) -> int:
+        """Return those of the local parameters that are split over expert parallel."""
+        ...
+
+    @property
+    def idle_parameters(self) -> int:
+        """Parameters that one token leaves unused."""
+        ...
+
+    @property
+    def buffers(self) -> int:
+        """Numbers that it keeps and nothing trains."""
+        ...
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """What the parallel degrees have to divide."""
+        ...
+
+    def operators(self, cut: Cut, source: BranchInput) -> Sequence[Operator]:
+        """Return the operators of one micro-batch on one device, in forward order."""
+        ...
+
+    def forward_flops(self, sequence_length: int, *, memory_length: int) -> Flops:
+        """Return useful forward FLOP of one sequence; ``memory_length`` is the encoder's length."""
+        ...

@@ -1,0 +1,72 @@
+"""OPT: layer norm, ReLU, learned positions; the small 350M with norms after sums and a narrow embedding."""
+
+from typing import Final
+
+from planner.workload.block import Arrangement
+from planner.workload.config_keys import ConfigKeys
+from planner.workload.ends import EmbeddingLayer
+from planner.workload.families.decoder_only import ACTIVATIONS, Chain, decoder_layer, language_model
+from planner.workload.families.heads import head_layers, read_head
+from planner.workload.families.sizes import require_whole_heads
+from planner.workload.layers import Layer
+from planner.workload.mlp import Mlp
+from planner.workload.passes import Norm
+from planner.workload.projector import ProjectorLayer
+from planner.workload.self_attention import SelfAttention
+from planner.workload.sizes import MAX_COUNT
+
+POSITION_OFFSET: Final = 2
+"""The table of positions begins two rows late."""
+
+
+def read_opt(keys: ConfigKeys) -> Chain:
+    """Read an ``opt`` config with the defaults of OPTConfig."""
+    hidden, num_layers = keys.size("hidden_size", 768), keys.size("num_hidden_layers", 12, largest=MAX_COUNT)
+    positions = keys.size("max_position_embeddings", 2048)
+    table = keys.size("word_embed_proj_dim", hidden, null=hidden)
+    norm = Norm.LAYER if keys.flag("layer_norm_elementwise_affine", default=True) else Norm.PLAIN_LAYER
+    is_pre = keys.flag("do_layer_norm_before", default=True)
+    ends_with_norm = is_pre and not keys.flag("_remove_final_layer_norm", default=False)
+    embedding = EmbeddingLayer(
+        vocabulary=keys.size("vocab_size", 50272),
+        hidden=hidden,
+        positions=positions + POSITION_OFFSET,
+        width=None if table == hidden else table,
+    )
+    head = head_layers(
+        keys,
+        read_head(keys, "OPT"),
+        vocabulary=embedding.vocabulary,
+        hidden=table,
+        is_tied=keys.flag("tie_word_embeddings", default=True),
+    )
+    narrowing = () if table == hidden else (ProjectorLayer(widths=(hidden, table)),)
+    arrangement = Arrangement.PRE if is_pre else Arrangement.POST
+    runs = language_model(
+        embedding=embedding,
+        decoders=[_decoder(keys, hidden=hidden, norm=norm, arrangement=arrangement)] * num_layers,
+        norm=norm if ends_with_norm else None,
+        head=(*narrowing, *head),
+    )
+    keys.ignore("layerdrop", "prefix", "activation_dropout")
+    return Chain(runs=runs, sequence_length=positions)
+
+
+def _decoder(keys: ConfigKeys, *, hidden: int, norm: Norm, arrangement: Arrangement) -> Layer:
+    heads, bias = keys.size("num_attention_heads", 12), keys.flag("enable_bias", default=True)
+    require_whole_heads(keys, "hidden_size", hidden, "num_attention_heads", heads)
+    keys.choice("activation_function", "relu", ACTIVATIONS)
+    attention = SelfAttention(
+        hidden=hidden,
+        heads=heads,
+        kv_heads=heads,
+        head_dim=hidden // heads,
+        rotary=False,
+        qkv_bias=bias,
+        output_bias=bias,
+        dropout=keys.probability("attention_dropout", 0.0),
+    )
+    mlp = Mlp(hidden=hidden, ffn=keys.size("ffn_dim", 3072), gated=False, bias=bias)
+    return decoder_layer(
+        attention, mlp, norm=norm, arrangement=arrangement, dropout=keys.probability("dropout", 0.1)
+    )

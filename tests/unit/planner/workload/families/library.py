@@ -1,0 +1,25 @@
+"""The models of transformers, built on the meta device: no weights, no hub."""
+
+import logging
+from collections.abc import Callable, Mapping
+
+import torch
+import transformers
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+logging.getLogger("transformers").setLevel(logging.ERROR)
+
+
+def library_parameters(config: Mapping[str, object]) -> int:
+    """Return what the class that ``architectures`` names counts, by default the causal language model.
+
+    A tied weight is one object and counts once.
+    """
+    family = str(config["model_type"])
+    rest = {key: value for key, value in config.items() if key != "model_type"}
+    own = transformers.AutoConfig.for_model(family, **rest)
+    name = own.architectures[0] if own.architectures else MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[family]
+    make: Callable[[object], torch.nn.Module] = getattr(transformers, name)
+    with torch.device("meta"):
+        model = make(own)
+    return sum({id(weight): weight.numel() for weight in model.parameters()}.values())

@@ -1,0 +1,137 @@
+"""Our count of every family's parameters is that of its class in transformers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from planner.workload.huggingface import workload_from_config
+from tests.unit.planner.workload.families.library import library_parameters
+
+Config = Mapping[str, object]
+
+WHOLE: list[Config] = [
+    {"model_type": "bloom"},
+    {"model_type": "bloom", "n_embed": 128, "architectures": ["BloomModel"]},
+    {"model_type": "falcon"},
+    {"model_type": "falcon", "new_decoder_architecture": True, "num_kv_heads": 1},
+    {
+        "model_type": "falcon",
+        "new_decoder_architecture": True,
+        "num_ln_in_parallel_attn": 1,
+        "num_kv_heads": 1,
+    },
+    {"model_type": "falcon", "multi_query": False, "bias": True, "alibi": True},
+    {"model_type": "falcon", "parallel_attn": False, "ffn_hidden_size": None},
+    {"model_type": "gemma"},
+    {"model_type": "gemma2", "attention_bias": True},
+    {"model_type": "gemma3_text", "tie_word_embeddings": False},
+    {"model_type": "gemma3_text", "architectures": ["Gemma3TextModel"]},
+    {"model_type": "gpt2"},
+    {"model_type": "gpt2", "architectures": ["GPT2Model"]},
+    {"model_type": "gpt2", "architectures": ["GPT2ForTokenClassification"], "num_labels": 5},
+    {"model_type": "gpt_neox"},
+    {"model_type": "gpt_neox", "use_parallel_residual": False, "attention_bias": False},
+    {"model_type": "gptj"},
+    {"model_type": "gptj", "architectures": ["GPTJForQuestionAnswering"]},
+    {"model_type": "llama"},
+    {"model_type": "llama", "attention_bias": True, "mlp_bias": True},
+    {"model_type": "llama", "architectures": ["LlamaModel"]},
+    {
+        "model_type": "llama",
+        "architectures": ["LlamaForSequenceClassification"],
+        "id2label": {0: "a", 1: "b", 2: "c"},
+    },
+    {"model_type": "mistral"},
+    {"model_type": "mpt"},
+    {"model_type": "nemotron", "num_key_value_heads": 8},
+    {"model_type": "opt"},
+    {"model_type": "opt", "enable_bias": False, "layer_norm_elementwise_affine": False},
+    {"model_type": "opt", "hidden_size": 1024, "num_attention_heads": 16, "word_embed_proj_dim": 512},
+    {"model_type": "opt", "do_layer_norm_before": False, "architectures": ["OPTForSequenceClassification"]},
+    {"model_type": "phi3"},
+    {"model_type": "qwen2"},
+    {"model_type": "qwen3", "attention_bias": True},
+    {"model_type": "starcoder2"},
+    {"model_type": "starcoder2", "use_bias": False},
+]
+"""Class defaults, and every switch that changes a count."""
+
+GPT2_KEYS = {"hidden": "n_embd", "layers": "n_layer", "heads": "n_head", "ffn": "n_inner"}
+LLAMA_KEYS = {
+    "hidden": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "ffn": "intermediate_size",
+}
+KEYS: Mapping[str, Mapping[str, str]] = {
+    "bloom": {"hidden": "hidden_size", "layers": "n_layer", "heads": "n_head"},
+    "falcon": {
+        "hidden": "hidden_size",
+        "layers": "num_hidden_layers",
+        "heads": "num_attention_heads",
+        "ffn": "ffn_hidden_size",
+    },
+    "gemma": LLAMA_KEYS,
+    "gemma2": LLAMA_KEYS,
+    "gemma3_text": LLAMA_KEYS,
+    "gpt2": GPT2_KEYS,
+    "gpt_neox": LLAMA_KEYS,
+    "gptj": GPT2_KEYS,
+    "llama": LLAMA_KEYS,
+    "mistral": LLAMA_KEYS,
+    "mpt": {"hidden": "d_model", "layers": "n_layers", "heads": "n_heads"},
+    "nemotron": LLAMA_KEYS,
+    "opt": {
+        "hidden": "hidden_size",
+        "layers": "num_hidden_layers",
+        "heads": "num_attention_heads",
+        "ffn": "ffn_dim",
+    },
+    "phi3": LLAMA_KEYS,
+    "qwen2": LLAMA_KEYS,
+    "qwen3": LLAMA_KEYS,
+    "starcoder2": LLAMA_KEYS,
+}
+"""How each family calls what is perturbed."""
+OWN_HEAD_DIM = {"gemma", "gemma2", "gemma3_text", "qwen3", "llama", "mistral", "nemotron"}
+"""Families whose heads may have a width of their own."""
+
+
+@st.composite
+def perturbed(draw: st.DrawFn, family: str) -> Config:
+    """Return a small config of a family: any depth, width, heads, MLP and vocabulary that fit."""
+    keys = KEYS[family]
+    kv_heads, group, head_dim = draw(st.integers(1, 4)), draw(st.integers(1, 3)), 2 * draw(st.integers(2, 12))
+    values = {
+        "hidden": kv_heads * group * head_dim,
+        "layers": draw(st.integers(1, 7)),
+        "heads": kv_heads * group,
+        "kv_heads": kv_heads,
+        "ffn": draw(st.integers(4, 300)),
+    }
+    config: dict[str, Any] = {keys[name]: value for name, value in values.items() if name in keys}
+    if family in OWN_HEAD_DIM:
+        config["head_dim"] = 2 * draw(st.integers(2, 20))
+    if family == "gptj":
+        config["rotary_dim"] = 2
+    tokens = {"pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0}
+    return {"model_type": family, "vocab_size": draw(st.integers(60, 500)), **tokens, **config}
+
+
+@pytest.mark.parametrize("config", WHOLE, ids=str)
+def test_the_count_is_the_librarys(config: Config) -> None:
+    workload = workload_from_config(config)
+    assert workload.parameters == library_parameters(config)
+    assert workload.not_understood == ()
+
+
+@pytest.mark.parametrize("family", KEYS)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_the_count_is_the_librarys_at_any_width_and_depth(family: str, data: st.DataObject) -> None:
+    config = data.draw(perturbed(family))
+    assert workload_from_config(config).parameters == library_parameters(config)
