@@ -11,7 +11,7 @@ from planner.cost.attention_rows import CoreKey, CoreRows, core_rows
 from planner.cost.surface import Surface, fill_along, left_out, monotone
 from planner.profile import Estimate, Profile, Provenance
 from planner.units import FlopsPerSecond, Seconds
-from planner.workload.operators import AttentionCore, Phase
+from planner.workload.operators import AttentionCore, Phase, mask_share
 
 Floats = NDArray[np.float64]
 
@@ -61,7 +61,7 @@ class CoreTable:
         """Return the forward time, in proportion to the FLOP where dimension or mask differ."""
         sequence = (op.query_length * op.key_length) ** 0.5
         scale = (op.head_dim + op.value_dim) / self.dims
-        scale *= 2.0 ** (self.causal - op.causal)
+        scale *= op.mask_share / mask_share(op.key_length, causal=self.causal)
         return scale * self.surface(op.batch * op.heads, sequence)
 
     def has(self, op: AttentionCore) -> bool:
@@ -71,7 +71,9 @@ class CoreTable:
 
     def fits(self, op: AttentionCore) -> bool:
         """Tell whether head dimension and mask are those of the table."""
-        return self.causal == op.causal and op.head_dim == op.value_dim and 2 * op.head_dim == self.dims
+        is_whole = op.mask_share == mask_share(op.key_length, causal=op.causal)
+        same_mask = self.causal == op.causal and is_whole
+        return same_mask and op.head_dim == op.value_dim and 2 * op.head_dim == self.dims
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
