@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from planner.cluster import Cluster
+from planner.errors import InvalidRequest
 from planner.framework import Framework
 from planner.job import AttentionKind, Job
 from planner.strategy import (
@@ -35,11 +36,15 @@ class Setting:
 
     @property
     def decoder(self) -> DecoderLayer:
-        """The layer that is repeated; TypeError for a chain without one."""
-        layer = self.workload.layer("decoder")
-        if not isinstance(layer, DecoderLayer):
-            raise TypeError(f"the chain's decoder layers are {type(layer).__name__}, not DecoderLayer")
-        return layer
+        """The layer that is repeated; InvalidRequest for a chain whose layers are of several kinds."""
+        layers = [run.layer for run in self.workload.runs if run.layer.kind == "decoder"]
+        first = layers[0] if layers else None
+        if not isinstance(first, DecoderLayer) or any(layer != first for layer in layers):
+            raise InvalidRequest(
+                f"{self.workload.name} has layers of several kinds: they cannot be priced yet",
+                pointer="/model",
+            )
+        return first
 
 
 def divisors(number: int) -> tuple[int, ...]:
