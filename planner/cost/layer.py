@@ -1,7 +1,7 @@
 """One layer on one device: the time of its passes, what it saves, what it holds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from planner.cost.tally import (
@@ -147,16 +147,17 @@ class LayerClock:
     def _core_parts(self, op: AttentionCore, phase: Phase, operators: Sequence[Operator]) -> list[Tally]:
         """Return the attention core and what it does not hide of its ring.
 
-        The attention to the rank's own block, one of c, hides the first exchange, and so on: the
-        last block's attention has nothing left to hide.
+        On a ring the core is one kernel per block of keys, each over half its pairs (the causal mask,
+        balanced over ranks). The attention to the rank's own block hides the first exchange, and so
+        on: the last block's attention has nothing left to hide.
         """
-        estimate = self.kernels.attention(op, phase=phase)
+        rings = _partners(op, phase, operators)
+        blocks = 1 + max((ring.count for ring in rings), default=0)
+        block = replace(op, key_length=op.key_length // blocks)
+        estimate = self.kernels.attention(block, phase=phase).scaled(blocks)
         core = booked(estimate, cause=Cause.COMPUTE, family=Family.ATTENTION)
-        rings = [
-            exposed(self._collective(ring), behind_seconds=core.seconds * ring.count / (ring.count + 1))
-            for ring in _partners(op, phase, operators)
-        ]
-        return [core, *rings]
+        behind = core.seconds * (blocks - 1) / blocks
+        return [core, *(exposed(self._collective(ring), behind_seconds=behind) for ring in rings)]
 
     def _backward(self, operators: Sequence[Operator]) -> Tally:
         parts = [part for op in operators for part in self._backward_parts(op, operators)]

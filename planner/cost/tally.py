@@ -78,6 +78,12 @@ class Tally:
 
 NOTHING: Final = Tally()
 
+CONTENTION_FRACTION: Final = 0.15
+"""Slowdown of work per second of communication beside it: NCCL takes 10 to 20 of 108 to 148 multiprocessors.
+
+No published measurement of it is at hand: a stated guess, to be fitted on runs that hide much.
+"""
+
 
 def total(tallies: Iterable[Tally]) -> Tally:
     """Return the sum of amounts; errors within a family add up, as kernels of a kind err together."""
@@ -106,10 +112,15 @@ def booked(estimate: Estimate, *, cause: Cause, family: Family) -> Tally:
 
 
 def exposed(communication: Tally, *, behind_seconds: Seconds) -> Tally:
-    """Return what is left of a communication that runs beside ``behind_seconds`` of work."""
+    """Return what a communication that runs beside ``behind_seconds`` of work adds to it.
+
+    What the work does not cover stands by itself; what it covers slows it down, for both share the
+    multiprocessors and the memory.
+    """
     seconds = communication.seconds
-    left = max(0.0, seconds - behind_seconds)
-    return communication.times(left / seconds) if left else NOTHING
+    covered = min(seconds, behind_seconds)
+    added = seconds - covered + CONTENTION_FRACTION * covered
+    return communication.times(added / seconds) if added else NOTHING
 
 
 def constant(seconds: Seconds, *, cause: Cause, relative_error: float) -> Tally:

@@ -10,13 +10,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Final
 
 from planner.cost.model import CostModel, pipeline_shape
 from planner.cost.pipeline import Assignment, PipelineProblem
 from planner.job import SolverLimits
-from planner.search.layout_bounds import layout_bound_ns, spread_bound_ns
+from planner.search.bounds import lower_bound_ns, spread_bound_ns
 from planner.search.master import Solution, solve
 from planner.search.meshes import Space, meshes, schedules, space_size, variants
+from planner.search.point_master import solve_evenly
+from planner.search.program import WorkLimits
 from planner.search.ranking import layout_rank
 from planner.strategy import Batch, Layout, Mesh
 from planner.units import Seconds
@@ -56,6 +59,13 @@ class SearchOutcome:
         return self.total - self.solved
 
 
+WORK_LEVELS: Final = (0.2, 2.0, 60.0)
+"""Work, in the solver's own seconds, that a layout gets in the first, second and last try.
+
+Most layouts end in milliseconds. The few that don't are put off until all others are done: by then a
+better plan is often known that rules them out at once.
+"""
+
 ProgressReport = Callable[[SearchOutcome, int], None]
 """Called with the state so far and the number of open nodes."""
 
@@ -69,6 +79,7 @@ class _Node:
     layout: Layout | None = field(compare=False, default=None)
     problem: PipelineProblem | None = field(compare=False, default=None)
     is_leaf: bool = field(compare=False, default=False)
+    tries: int = field(compare=False, default=0)
 
 
 class _Search:
@@ -78,6 +89,7 @@ class _Search:
         self._space, self._model, self._limits = space, model, limits
         self._numbers = count()
         self._open: list[_Node] = []
+        self._put_off: list[_Node] = []
         self._unproven_ns: list[int] = []
         self._deadline = time.monotonic() + limits.time_limit_seconds
         size = space_size(space)
@@ -87,9 +99,7 @@ class _Search:
 
     def run(self, report: ProgressReport | None) -> SearchOutcome:
         started = time.monotonic()
-        while self._open and not self._is_settled(self._open[0].bound_ns):
-            if time.monotonic() > self._deadline:
-                break
+        while self._has_work() and time.monotonic() <= self._deadline:
             self.outcome.lower_bound_ns = max(self.outcome.lower_bound_ns, self._open[0].bound_ns)
             self._open_node(heapq.heappop(self._open))
             if report is not None:
@@ -97,6 +107,15 @@ class _Search:
         self._conclude()
         self.outcome.solve_seconds = time.monotonic() - started
         return self.outcome
+
+    def _has_work(self) -> bool:
+        """Whether a node is left to open; what was put off comes back when nothing else is."""
+        if self._open and not self._is_settled(self._open[0].bound_ns):
+            return True
+        again, self._put_off = self._put_off, []
+        for node in again:
+            self._push(node)
+        return bool(again) and self._has_work()
 
     def _is_settled(self, bound_ns: int) -> bool:
         """Whether no plan with at least this bound is worth a look; exact ties are."""
@@ -110,7 +129,7 @@ class _Search:
     def _conclude(self) -> None:
         """Say how the search ended: with everything ruled out, or with what is left as the bound."""
         best = self.outcome.best
-        left = [*self._unproven_ns, *(node.bound_ns for node in self._open[:1])]
+        left = [*self._unproven_ns, *(node.bound_ns for node in (*self._open[:1], *self._put_off))]
         left = [bound for bound in left if best is None or bound < best.makespan_ns]
         self.outcome.finished = not left or (best is not None and self._is_settled(min(left)))
         if best is not None:
@@ -146,7 +165,7 @@ class _Search:
                 shape=pipeline_shape(layout),
                 transfer_blocks=self._space.setting.framework.transfer_blocks(schedule.name),
             )
-            bound = layout_bound_ns(problem)
+            bound = lower_bound_ns(problem)
             if bound is not None:
                 bound = max(bound, node.bound_ns)
                 yield _Node(bound, next(self._numbers), node.mesh, node.batch, layout, problem, is_leaf=True)
@@ -156,12 +175,29 @@ class _Search:
         assert node.problem is not None
         best = self.outcome.best
         cutoff = best.makespan_ns if best else None
-        solved = solve(node.problem, cutoff_ns=cutoff, deadline=self._deadline)
-        self.outcome.solved += 1
-        if solved.best is not None:
-            self._keep(node.layout, node.problem, solved.best)
-        if not solved.complete:
-            self._unproven_ns.append(max(solved.lower_bound_ns, node.bound_ns))
+        limits = WorkLimits(
+            deterministic_seconds=WORK_LEVELS[node.tries],
+            wall_clock_seconds=max(self._deadline - time.monotonic(), 0.0),
+        )
+        one_chunk = node.problem.shape.virtual_stages == 1
+        solved = (solve if one_chunk else solve_evenly)(node.problem, cutoff_ns=cutoff, limits=limits)
+        self.outcome.solved += node.tries == 0
+        if isinstance(solved, Solution):
+            self._keep(node.layout, node.problem, solved)
+        if solved.lower_bound_ns is not None:
+            self._put_off_unless_settled(node, solved.lower_bound_ns)
+
+    def _put_off_unless_settled(self, node: _Node, bound_ns: int) -> None:
+        """Keep a layout for another try where its bound leaves room below the best."""
+        best = self.outcome.best
+        if best is not None and bound_ns >= best.makespan_ns:
+            return
+        node.bound_ns = max(node.bound_ns, bound_ns)
+        node.tries += 1
+        if node.tries < len(WORK_LEVELS):
+            self._put_off.append(node)
+        else:
+            self._unproven_ns.append(node.bound_ns)
 
     def _keep(self, layout: Layout, problem: PipelineProblem, solution: Solution) -> None:
         candidate = Candidate(

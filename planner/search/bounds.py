@@ -83,7 +83,9 @@ def _facts(problem: PipelineProblem) -> _Facts:
     )
 
 
-def _through_rows(problem: PipelineProblem, facts: _Facts, *, blocking: bool | None = None) -> tuple[Reals, Reals]:
+def _through_rows(
+    problem: PipelineProblem, facts: _Facts, *, blocking: bool | None = None
+) -> tuple[Reals, Reals]:
     """Fill, all passes of a stage, drain; the stages before it hold at least their fewest layers."""
     p, m = problem.shape.num_stages, problem.shape.num_micro_batches
     filled = facts.fixed_fill + facts.each * facts.fewest_fill
@@ -91,7 +93,9 @@ def _through_rows(problem: PipelineProblem, facts: _Facts, *, blocking: bool | N
     weights = np.eye(p) * (m * facts.each)
     weights[:, 0] += facts.update
     constants = facts.before_and_after + m * facts.fixed + fill
-    constants += _through_transfers(problem, blocking=problem.transfer_blocks if blocking is None else blocking)
+    constants += _through_transfers(
+        problem, blocking=problem.transfer_blocks if blocking is None else blocking
+    )
     return weights, constants
 
 

@@ -149,26 +149,25 @@ def space_size(space: Space) -> SpaceSize:
         sharding = len(_zero_stages(space, mesh))
         for schedule in schedules(space, mesh, batch):
             layouts += sharding * len(modes)
-            chunks = mesh.pipeline_parallel * schedule.virtual_stages
-            plans += sharding * sum(_placements(space, chunks, options) for options in modes)
+            plans += sharding * sum(_placements(space, mesh.pipeline_parallel, options) for options in modes)
     return SpaceSize(layouts=layouts, plans=plans)
 
 
-def _placements(space: Space, chunks: int, options: int) -> float:
-    """Return the ways to give every chunk its layers and every layer one of some options.
+def _placements(space: Space, stages: int, options: int) -> float:
+    """Return the ways to give every stage its layers and every layer one of some options.
 
-    Layers are equal, so they are counted: compositions of their number into chunks, times the ways
+    Layers are equal, so they are counted: compositions of their number into stages, times the ways
     to choose modes for each layer.
     """
     layers = space.setting.num_layers
-    spare = 2 if space.setting.framework.empty_ends and chunks > 1 else 0
-    return _compositions(layers, chunks, spare) * float(options) ** layers
+    spare = 2 if space.setting.framework.empty_ends and stages > 1 else 0
+    return _compositions(layers, stages, spare) * float(options) ** layers
 
 
 @cache
-def _compositions(layers: int, chunks: int, spare: int) -> float:
-    free = layers - chunks + min(spare, chunks)
-    return float(comb(free + chunks - 1, chunks - 1)) if free >= 0 else 0.0
+def _compositions(layers: int, stages: int, spare: int) -> float:
+    free = layers - stages + min(spare, stages)
+    return float(comb(free + stages - 1, stages - 1)) if free >= 0 else 0.0
 
 
 def dimensions(space: Space) -> dict[str, str]:
@@ -182,6 +181,7 @@ def dimensions(space: Space) -> dict[str, str]:
         else:
             words[word] = "searched"
     words["layers_per_stage"] = "searched"
+    words["layers_per_virtual_stage"] = "not searched: a stage's layers spread evenly over its chunks"
     words["expert_parallel"] = "fixed by the model: it has no experts"
     for word in ("rank_order", "interleave_group_size", "shard_group"):
         words[word] = "not searched: the default"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.cost.model import CostModel
-from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs, stage_peak_bytes
+from planner.cost.pipeline import chunk_costs, stage_peak_bytes
 from planner.cost.replay import replay
 from planner.errors import IllegalChoice, InvalidRequest
 from planner.expansion import zero_sharding
@@ -20,6 +20,7 @@ from planner.plan import Status
 from planner.planning import Progress, evaluate_plan, plan_training
 from planner.strategy import Batch, Layout, Mesh, Recompute, Schedule, ScheduleName, ShortPlan
 from planner.units import NANOSECONDS_PER_SECOND
+from tests.unit.planner.search.enumeration import every_assignment
 from tests.unit.planner.settings import request_of, setting
 
 
@@ -77,23 +78,6 @@ def every_layout(judged: Setting) -> Iterator[Layout]:
             )
             if not layout_violations(judged, layout):
                 yield layout
-
-
-def every_assignment(problem: PipelineProblem) -> Iterator[Assignment]:
-    """Give the layers one by one to chunks and options, in every way."""
-    chunks, options = problem.shape.num_chunks, len(problem.options)
-
-    def fill(chunk: int, left: int) -> Iterator[tuple[tuple[int, ...], ...]]:
-        if chunk == chunks:
-            if left == 0:
-                yield ()
-            return
-        for counts in product(range(left + 1), repeat=options):
-            if problem.minimum_layers(chunk) <= sum(counts) <= left:
-                for rest in fill(chunk + 1, left - sum(counts)):
-                    yield (counts, *rest)
-
-    yield from fill(0, problem.num_layers)
 
 
 def brute_force_ns(judged: Setting, *, memory_fraction: float) -> int | None:

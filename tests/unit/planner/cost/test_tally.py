@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.cost.tally import NOTHING, Cause, Family, Tally, booked, exposed, total
+from planner.cost.tally import CONTENTION_FRACTION, NOTHING, Cause, Family, Tally, booked, exposed, total
 from planner.profile import Estimate, Provenance
 
 amounts = st.builds(
@@ -26,9 +26,13 @@ def test_causes_and_provenance_add_up_to_the_same_whole(tallies: list[Tally]) ->
 
 
 @given(amounts, st.floats(0, 1e3))
-def test_what_stays_visible_is_what_the_work_beside_does_not_cover(tally: Tally, work: float) -> None:
-    left = exposed(tally, behind_seconds=work)
-    assert left.seconds == pytest.approx(max(0.0, tally.seconds - work))
+def test_communication_beside_work_costs_what_is_not_covered_and_a_share_of_the_rest(
+    tally: Tally, work: float
+) -> None:
+    added = exposed(tally, behind_seconds=work).seconds
+    uncovered = max(0.0, tally.seconds - work)
+    assert uncovered <= added <= tally.seconds
+    assert added == pytest.approx(uncovered + CONTENTION_FRACTION * (tally.seconds - uncovered))
 
 
 @given(amounts)

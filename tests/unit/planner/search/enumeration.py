@@ -1,0 +1,77 @@
+"""Every way to give layers to stages that a certificate describes, by plain enumeration."""
+
+from collections.abc import Iterator
+from itertools import product
+
+from planner.cost.pipeline import Assignment, PipelineProblem
+
+
+def every_assignment(problem: PipelineProblem) -> Iterator[Assignment]:
+    """Give the layers to stages and options in every way that the certificate describes."""
+    return every_split(problem) if problem.shape.virtual_stages == 1 else every_even_split(problem)
+
+
+def every_even_split(problem: PipelineProblem) -> Iterator[Assignment]:
+    """Give every stage some layers, evenly over its chunks, the first ones recomputed most."""
+    shape = problem.shape
+    frugal_first = sorted(
+        range(len(problem.options)), key=lambda number: (problem.options[number].saved_bytes, -number)
+    )
+    for totals in product(range(problem.num_layers + 1), repeat=shape.num_stages):
+        own = [range(stage, shape.num_chunks, shape.num_stages) for stage in range(shape.num_stages)]
+        fewest = [sum(problem.minimum_layers(chunk) for chunk in chunks) for chunks in own]
+        if sum(totals) != problem.num_layers or any(n < f for n, f in zip(totals, fewest, strict=True)):
+            continue
+        stages = [
+            list(every_run(spread(problem, list(chunks), total), frugal_first))
+            for chunks, total in zip(own, totals, strict=True)
+        ]
+        for chosen in product(*stages):
+            yield tuple(
+                chosen[chunk % shape.num_stages][chunk // shape.num_stages]
+                for chunk in range(shape.num_chunks)
+            )
+
+
+def spread(problem: PipelineProblem, chunks: list[int], total: int) -> list[int]:
+    """Spread layers as the certificate says; a chunk's fixed part counts as the layers that it weighs."""
+    quickest = max(problem.options, key=lambda option: (option.saved_bytes, -problem.options.index(option)))
+    each = quickest.forward_ns + quickest.backward_ns
+    parts = [problem.fixed_part(chunk) for chunk in chunks]
+    weights = [round((part.forward_ns + part.backward_ns) / each) for part in parts]
+    layers = [problem.minimum_layers(chunk) for chunk in chunks]
+    while sum(layers) < total:
+        loads = [count + weight for count, weight in zip(layers, weights, strict=True)]
+        layers[max(turn for turn, load in enumerate(loads) if load == min(loads))] += 1
+    return layers
+
+
+def every_run(layers: list[int], frugal_first: list[int]) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """Number a stage's layers and choose where each option begins."""
+    total, options = sum(layers), len(frugal_first)
+    for cuts in product(range(total + 1), repeat=options - 1):
+        if list(cuts) != sorted(cuts):
+            continue
+        modes = [frugal_first[sum(number >= cut for cut in cuts)] for number in range(total)]
+        starts = [sum(layers[:turn]) for turn in range(len(layers))]
+        yield tuple(
+            tuple(modes[start : start + size].count(option) for option in range(options))
+            for start, size in zip(starts, layers, strict=True)
+        )
+
+
+def every_split(problem: PipelineProblem) -> Iterator[Assignment]:
+    """Give the layers one by one to chunks and options, in every way."""
+    chunks, options = problem.shape.num_chunks, len(problem.options)
+
+    def fill(chunk: int, left: int) -> Iterator[tuple[tuple[int, ...], ...]]:
+        if chunk == chunks:
+            if left == 0:
+                yield ()
+            return
+        for counts in product(range(left + 1), repeat=options):
+            if problem.minimum_layers(chunk) <= sum(counts) <= left:
+                for rest in fill(chunk + 1, left - sum(counts)):
+                    yield (counts, *rest)
+
+    yield from fill(0, problem.num_layers)
