@@ -5,7 +5,7 @@ The replay of its answer shows the path that it did not know; with that one adde
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,7 +19,7 @@ from planner.search.master import Excluded, Solution
 from planner.search.paths import stage_paths
 from planner.search.point_program import cheapest_points, point_lengths
 from planner.search.program import WorkLimits
-from planner.search.rows import PathRows, joined, path_rows, replayed_row
+from planner.search.rows import Integers, PathRows, joined, path_rows, replayed_row
 from planner.search.stage_points import StagePoint, StagePoints
 
 LONGEST_STEP_NS: Final = 1 << 60
@@ -61,12 +61,15 @@ class _Rounds:
         self._bound_ns = bound_ns
         self._best: tuple[StagePoint, ...] | None = None
         self._best_ns = 0
+        self._known_lengths: dict[tuple[int, StagePoint], Integers] = {}
         stages = range(problem.shape.num_stages)
         self._rows: PathRows = path_rows(
             problem, [path for stage in stages for path in stage_paths(problem, stage)]
         )
 
     def run(self, cutoff_ns: int | None) -> Solution | Excluded:
+        if cutoff_ns is not None and self._choices(cutoff_ns) is None:
+            return Excluded(lower_bound_ns=max(self._bound_ns, cutoff_ns + 1))
         self._start()
         while True:
             within = self._within(cutoff_ns)
@@ -139,34 +142,39 @@ class _Rounds:
 
     def _moved(self, chosen: Sequence[StagePoint]) -> tuple[StagePoint, ...] | None:
         """Return the neighbour, one layer moved between stages, whose longest known path is shortest."""
-        best: tuple[StagePoint, ...] | None = None
-        best_ns = self._length_ns(chosen)
-        for neighbour in self._neighbours(chosen):
-            length = self._length_ns(neighbour)
-            if length < best_ns:
-                best, best_ns = neighbour, length
-        return best
-
-    def _neighbours(self, chosen: Sequence[StagePoint]) -> Iterator[tuple[StagePoint, ...]]:
-        stages = range(len(chosen))
-        for source in stages:
-            fewer = chosen[source].num_layers - 1
-            if fewer < self._points.fewest(source):
-                continue
-            for target in stages:
-                more = chosen[target].num_layers + 1
-                if target == source or not self._points.of(target, more):
+        lengths = [self._lengths(stage, point) for stage, point in enumerate(chosen)]
+        whole = self._rows.constant_ns + np.sum(lengths, axis=0)
+        fewer, more = self._steps(chosen, -1), self._steps(chosen, 1)
+        best, best_ns = None, int(whole.max())
+        for source, less in fewer.items():
+            without = whole + self._lengths(source, less) - lengths[source]
+            for target, greater in more.items():
+                if target == source:
                     continue
-                moved = list(chosen)
-                moved[source] = self._quickest(source, fewer)
-                moved[target] = self._quickest(target, more)
-                yield tuple(moved)
+                moved_ns = int((without + self._lengths(target, greater) - lengths[target]).max())
+                if moved_ns < best_ns:
+                    best, best_ns = (source, target), moved_ns
+        if best is None:
+            return None
+        moved = list(chosen)
+        moved[best[0]], moved[best[1]] = fewer[best[0]], more[best[1]]
+        return tuple(moved)
 
-    def _length_ns(self, chosen: Sequence[StagePoint]) -> int:
-        lengths = self._rows.constant_ns.copy()
-        for stage, point in enumerate(chosen):
-            lengths += point_lengths(self._problem, self._rows, stage, point)
-        return int(lengths.max())
+    def _steps(self, chosen: Sequence[StagePoint], change: int) -> dict[int, StagePoint]:
+        """Return the points of the stages that can hold so many layers more (or fewer)."""
+        wanted = {stage: point.num_layers + change for stage, point in enumerate(chosen)}
+        return {
+            stage: self._quickest(stage, count)
+            for stage, count in wanted.items()
+            if count >= self._points.fewest(stage) and self._points.of(stage, count)
+        }
+
+    def _lengths(self, stage: int, point: StagePoint) -> Integers:
+        """Return what a point adds to each known path; kept until another path is known."""
+        key = (stage, point)
+        if key not in self._known_lengths:
+            self._known_lengths[key] = point_lengths(self._problem, self._rows, stage, point)
+        return self._known_lengths[key]
 
     def _play(self, chosen: Sequence[StagePoint]) -> bool:
         """Replay a plan, learn its critical path, keep it when it is the best; False when it is not."""
@@ -174,6 +182,7 @@ class _Rounds:
         played = replay(self._problem, chunk_costs(self._problem, assignment))
         layers = [sum(counts) for counts in assignment]
         self._rows = joined(self._rows, replayed_row(self._problem, critical_path(played), layers))
+        self._known_lengths.clear()
         if self._best is not None and played.makespan_ns >= self._best_ns:
             return False
         self._best, self._best_ns = tuple(chosen), played.makespan_ns

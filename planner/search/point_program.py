@@ -81,9 +81,9 @@ def cheapest_points(
         model.add(cp_model.LinearExpr.weighted_sum([*flat, step], [*row, -1]) <= -constant)
     model.minimize(step)
     if hint is not None:
-        for own, choices, chosen in zip(picks, points, hint, strict=True):
+        for own, choices, hinted in zip(picks, points, hint, strict=True):
             for pick, point in zip(own, choices, strict=True):
-                model.add_hint(pick, point == chosen)
+                model.add_hint(pick, point == hinted)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = limits.num_workers
     solver.parameters.random_seed = limits.seed
