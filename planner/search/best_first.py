@@ -16,6 +16,7 @@ from planner.cost.model import CostModel, pipeline_shape
 from planner.cost.pipeline import Assignment, PipelineProblem
 from planner.job import SolverLimits
 from planner.search.bounds import lower_bound_ns, spread_bound_ns
+from planner.search.evening import evened
 from planner.search.master import Solution, solve
 from planner.search.meshes import Space, meshes, schedules, space_size, variants
 from planner.search.point_master import solve_evenly
@@ -129,6 +130,9 @@ class _Search:
     def _conclude(self) -> None:
         """Say how the search ended: with everything ruled out, or with what is left as the bound."""
         best = self.outcome.best
+        if best is not None:
+            split = evened(best.problem, best.assignment, makespan_ns=best.makespan_ns)
+            best = self.outcome.best = replace(best, assignment=split)
         left = [*self._unproven_ns, *(node.bound_ns for node in (*self._open[:1], *self._put_off))]
         left = [bound for bound in left if best is None or bound < best.makespan_ns]
         self.outcome.finished = not left or (best is not None and self._is_settled(min(left)))
