@@ -1,18 +1,12 @@
-"""A longest path through a replayed step, as counts of each duration on it."""
+"""A longest path through a played step, as counts of each duration on it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.cost.pipeline import ChunkCosts, PipelineProblem
-from planner.cost.replay import (
-    Replay,
-    flight_ns,
-    gather_floor_ns,
-    occupied_ns,
-    reduce_order,
-    transfer_after_ns,
-)
-from planner.cost.schedules import Pass, stage_orders
+from planner.cost.played_order import PlayedOrder
+from planner.cost.replay import Finish, reduce_order, transfer_after_ns
+from planner.cost.traced_passes import trace_passes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,126 +36,96 @@ class PathCounts:
         )
 
 
-def critical_path(played: Replay) -> PathCounts:
-    """Return a longest path of a replayed step; its length is the makespan."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlayedStep:
+    """One step with the ends of all that it does."""
+
+    problem: PipelineProblem
+    costs: Sequence[ChunkCosts]
+    passes: PlayedOrder
+    finish: Finish
+
+
+def critical_path(played: PlayedStep) -> PathCounts:
+    """Return a longest path of a played step; its length is the makespan."""
     return _Walk(played).counts()
 
 
 class _Walk:
-    """Walks a replay's graph backwards along tight edges and counts the durations passed."""
+    """Walks a step's graph backwards along tight edges and counts the durations passed."""
 
-    def __init__(self, played: Replay) -> None:
+    def __init__(self, played: PlayedStep) -> None:
         self._played = played
         self._problem: PipelineProblem = played.problem
-        self._orders = stage_orders(played.problem.shape)
-        self._positions = [{step: i for i, step in enumerate(order)} for order in self._orders]
+        self._done_ns = played.passes.done_ns()
         size = len(played.costs)
-        self._forward, self._backward = [0] * size, [0] * size
+        self._passed: Sequence[int] = [0] * (2 * size)
         self._gather, self._reduce, self._optimizer = [0] * size, [0] * size, [0] * size
         self._constant_ns = 0
 
     def counts(self) -> PathCounts:
         stage = self._final_stage()
-        step = self._orders[stage][-1]
-        if self._played.end_ns(step) < self._played.stage_end_ns[stage]:
+        if self._done_ns[stage] < self._played.finish.stage_end_ns[stage]:
             self._reductions(stage)
         else:
-            self._passes(step)
+            self._passes(stage)
         return PathCounts(
-            forward=tuple(self._forward),
-            backward=tuple(self._backward),
+            forward=tuple(self._passed[::2]),
+            backward=tuple(self._passed[1::2]),
             gather=tuple(self._gather),
             reduce=tuple(self._reduce),
             optimizer=tuple(self._optimizer),
-            constant_ns=self._constant_ns,
+            constant_ns=self._constant_ns + self._blocked_ns(),
+        )
+
+    def _blocked_ns(self) -> int:
+        """Return how long the passes on the path keep their stages busy with sending."""
+        if not self._problem.transfer_blocks:
+            return 0
+        return sum(
+            count * transfer_after_ns(self._problem, lane // 2, backward=lane % 2 == 1)
+            for lane, count in enumerate(self._passed)
         )
 
     def _final_stage(self) -> int:
-        ends = self._played.stage_end_ns
-        if self._played.makespan_ns > max(ends):
+        ends, makespan = self._played.finish.stage_end_ns, self._played.finish.makespan_ns
+        if makespan > max(ends):
             self._constant_ns += self._problem.tied_ns
             return max((0, len(ends) - 1), key=lambda stage: ends[stage])
-        return ends.index(self._played.makespan_ns)
+        return ends.index(makespan)
 
     def _reductions(self, stage: int) -> None:
         """Walk the chain of reductions of a stage down to the pass that it waited for."""
-        order = reduce_order(self._problem, stage)
-        for chunk, previous in zip(order[::-1], [*order[::-1][1:], None], strict=True):
+        order = reduce_order(self._problem, stage)[::-1]
+        reduced = self._played.finish.reduce_end_ns
+        for chunk, previous in zip(order, [*order[1:], None], strict=True):
             duration = self._played.costs[chunk].reduce_ns
             if not duration:
                 continue
-            end = self._played.reduce_end_ns[chunk]
-            done = self._played.backward_end_ns[chunk][-1]
-            if self._problem.reduce_overlaps and end == done + self._problem.reduce_bucket_ns:
+            ready = self._done_ns[chunk] + self._problem.reduce_bucket_ns
+            if self._problem.reduce_overlaps and reduced[chunk] == ready:
                 self._constant_ns += self._problem.reduce_bucket_ns
-                self._passes(self._last_backward(chunk))
+                self._passes(chunk)
                 return
             self._reduce[chunk] += 1
-            if previous is None or end - duration > self._played.reduce_end_ns[previous]:
-                self._before_reduction(stage, chunk)
+            if self._problem.reduce_overlaps and (
+                previous is None or reduced[chunk] - duration > reduced[previous]
+            ):
+                self._passes(chunk, from_start=True)
                 return
-        self._passes(self._orders[stage][-1])
+        self._passes(stage)
 
-    def _before_reduction(self, stage: int, chunk: int) -> None:
-        if self._problem.reduce_overlaps:
-            self._before(self._last_backward(chunk))
-        else:
-            self._passes(self._orders[stage][-1])
-
-    def _last_backward(self, chunk: int) -> Pass:
-        return Pass(backward=True, chunk=chunk, micro_batch=self._problem.shape.num_micro_batches - 1)
-
-    def _passes(self, step: Pass | None) -> None:
-        """Count passes from one back to the start of the step."""
-        while step is not None:
-            step = self._count_pass(step)
-
-    def _count_pass(self, step: Pass) -> Pass | None:
-        """Count one pass and return the pass that it waited for, None at the start of the step."""
-        played, chunk = self._played, step.chunk
-        if not step.backward and step.micro_batch == 0 and self._waits_for_gather(chunk):
-            return None
-        (self._backward if step.backward else self._forward)[chunk] += 1
-        if self._problem.transfer_blocks:
-            self._constant_ns += transfer_after_ns(self._problem, chunk, backward=step.backward)
-        start = played.end_ns(step) - occupied_ns(
-            self._problem, chunk, played.costs[chunk], backward=step.backward
-        )
-        return self._predecessor(step, start)
-
-    def _before(self, step: Pass) -> None:
-        """Walk on from the start of a pass without counting the pass itself."""
-        cost = self._played.costs[step.chunk]
-        start = self._played.end_ns(step) - occupied_ns(
-            self._problem, step.chunk, cost, backward=step.backward
-        )
-        self._passes(self._predecessor(step, start))
-
-    def _predecessor(self, step: Pass, start_ns: int) -> Pass | None:
-        stage = step.chunk % self._problem.shape.num_stages
-        position = self._positions[stage][step]
-        if position and self._played.end_ns(self._orders[stage][position - 1]) == start_ns:
-            return self._orders[stage][position - 1]
-        source = step.chunk + 1 if step.backward else step.chunk - 1
-        if 0 <= source < self._problem.shape.num_chunks:
-            feeding = Pass(backward=step.backward, chunk=source, micro_batch=step.micro_batch)
-            flight = flight_ns(self._problem, source, backward=step.backward)
-            if self._played.end_ns(feeding) + flight == start_ns:
-                self._constant_ns += flight
-                return feeding
-        self._step_start(stage)
-        return None
-
-    def _waits_for_gather(self, chunk: int) -> bool:
-        """Count the gathers before a chunk's first pass where they, not the pass, decide its end."""
-        cost, end = self._played.costs[chunk], self._played.forward_end_ns[chunk][0]
-        if gather_floor_ns(self._problem, cost, self._played.gather_end_ns[chunk]) != end:
-            return False
+    def _passes(self, chunk: int, *, from_start: bool = False) -> None:
+        """Count passes from a chunk's last backward pass, or from its start, to the start of the step."""
+        traced = trace_passes(self._played.passes, chunk, from_start=from_start)
+        self._passed = traced.passed
+        self._constant_ns += traced.flown_ns
+        if traced.gathered is None:
+            self._step_start(traced.stage)
+            return
         self._constant_ns += self._problem.gather_bucket_ns
-        stage = chunk % self._problem.shape.num_stages
-        self._count_gathers(stage, up_to=chunk)
-        self._count_update(stage)
-        return True
+        self._count_gathers(traced.stage, up_to=traced.gathered)
+        self._count_update(traced.stage)
 
     def _step_start(self, stage: int) -> None:
         """Count what precedes a stage's first pass."""

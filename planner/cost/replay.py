@@ -13,6 +13,7 @@ after the other, each beside its chunk's last backward pass; the end.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from planner.cost.pipeline import ChunkCosts, PipelineProblem
 from planner.cost.schedules import Pass, stage_orders
@@ -43,24 +44,31 @@ class Replay:
         return ends[step.chunk][step.micro_batch]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finish:
+    """The end of a step: the ends of reductions (by chunk) and stages, and of all; whole nanoseconds."""
+
+    reduce_end_ns: tuple[int, ...]
+    stage_end_ns: tuple[int, ...]
+    makespan_ns: int
+
+
 def replay(problem: PipelineProblem, costs: Sequence[ChunkCosts]) -> Replay:
     """Replay one step; ``costs`` holds one entry per chunk, in chunk order."""
-    update_ends = _update_ends(problem, costs)
-    gather_ends = _gather_ends(problem, costs, update_ends)
-    forward_ends, backward_ends = _pass_ends(problem, costs, update_ends, gather_ends)
-    reduce_ends = _reduce_ends(problem, costs, forward_ends, backward_ends)
-    stage_ends = _stage_ends(problem, forward_ends, backward_ends, reduce_ends)
-    joined = max(stage_ends[0], stage_ends[-1]) + problem.tied_ns if problem.tied_ns else 0
+    updated = update_ends(problem, costs)
+    gathered = gather_ends(problem, costs, updated)
+    forward_ends, backward_ends = _pass_ends(problem, costs, updated, gathered)
+    finished = finish(problem, costs, [ends[-1] for ends in backward_ends])
     return Replay(
         problem=problem,
         costs=tuple(costs),
-        update_end_ns=tuple(update_ends),
-        gather_end_ns=tuple(gather_ends),
+        update_end_ns=tuple(updated),
+        gather_end_ns=tuple(gathered),
         forward_end_ns=tuple(map(tuple, forward_ends)),
         backward_end_ns=tuple(map(tuple, backward_ends)),
-        reduce_end_ns=tuple(reduce_ends),
-        stage_end_ns=tuple(stage_ends),
-        makespan_ns=max(*stage_ends, joined),
+        reduce_end_ns=finished.reduce_end_ns,
+        stage_end_ns=finished.stage_end_ns,
+        makespan_ns=finished.makespan_ns,
     )
 
 
@@ -93,111 +101,97 @@ def reduce_order(problem: PipelineProblem, stage: int) -> list[int]:
     return list(range(stage, problem.shape.num_chunks, problem.shape.num_stages))[::-1]
 
 
-def _update_ends(problem: PipelineProblem, costs: Sequence[ChunkCosts]) -> list[int]:
+def update_ends(problem: PipelineProblem, costs: Sequence[ChunkCosts]) -> list[int]:
+    """Return when each stage has updated its parameters."""
     p = problem.shape.num_stages
     return [problem.barrier_ns + sum(cost.optimizer_ns for cost in costs[stage::p]) for stage in range(p)]
 
 
-def _gather_ends(
-    problem: PipelineProblem, costs: Sequence[ChunkCosts], update_ends: Sequence[int]
+def gather_ends(
+    problem: PipelineProblem, costs: Sequence[ChunkCosts], update_end_ns: Sequence[int]
 ) -> list[int]:
+    """Return when each chunk's updated parameters are gathered."""
     ends: list[int] = []
     for chunk, cost in enumerate(costs):
         p = problem.shape.num_stages
-        before = ends[chunk - p] if chunk >= p else update_ends[chunk]
+        before = ends[chunk - p] if chunk >= p else update_end_ns[chunk]
         ends.append(before + cost.gather_ns)
     return ends
 
 
-def _first_starts(
-    problem: PipelineProblem, update_ends: Sequence[int], gather_ends: Sequence[int]
+def first_starts(
+    problem: PipelineProblem, update_end_ns: Sequence[int], gather_end_ns: Sequence[int]
 ) -> list[int]:
     """Return when each stage's passes may start: after all gathers where nothing overlaps."""
     if problem.gather_overlaps:
-        return list(update_ends)
-    return list(gather_ends[len(gather_ends) - problem.shape.num_stages :])
+        return list(update_end_ns)
+    return list(gather_end_ns[len(gather_end_ns) - problem.shape.num_stages :])
+
+
+def finish(problem: PipelineProblem, costs: Sequence[ChunkCosts], done_ns: Sequence[int]) -> Finish:
+    """Return the end of a step whose chunks' last backward passes end at ``done_ns``.
+
+    The last pass of a stage is the last backward pass of its first chunk.
+    """
+    stages = range(problem.shape.num_stages)
+    reduced = _reduce_ends(problem, costs, done_ns)
+    ends = [max(done_ns[stage], reduced[stage]) for stage in stages]
+    joined = max(ends[0], ends[-1]) + problem.tied_ns if problem.tied_ns else 0
+    return Finish(reduce_end_ns=tuple(reduced), stage_end_ns=tuple(ends), makespan_ns=max(*ends, joined))
 
 
 def _pass_ends(
     problem: PipelineProblem,
     costs: Sequence[ChunkCosts],
-    update_ends: Sequence[int],
-    gather_ends: Sequence[int],
+    update_end_ns: Sequence[int],
+    gather_end_ns: Sequence[int],
 ) -> tuple[list[list[int]], list[list[int]]]:
     p, count = problem.shape.num_stages, problem.shape.num_chunks
     orders = stage_orders(problem.shape)
     chunks = range(count)
-    ends = tuple([[-1] * problem.shape.num_micro_batches for _ in chunks] for _ in range(2))
-    work = tuple([occupied_ns(problem, c, costs[c], backward=back) for c in chunks] for back in (False, True))
-    flight = tuple([flight_ns(problem, c, backward=back) for c in chunks] for back in (False, True))
-    floors = [gather_floor_ns(problem, costs[c], gather_ends[c]) for c in chunks]
-    free = _first_starts(problem, update_ends, gather_ends)
+    # Indexed by twice the chunk, plus one for backward passes.
+    ends = [[-1] * problem.shape.num_micro_batches for _ in range(2 * count)]
+    work = [occupied_ns(problem, c, costs[c], backward=back) for c in chunks for back in (False, True)]
+    flight = [flight_ns(problem, c, backward=back) for c in chunks for back in (False, True)]
+    floors = [gather_floor_ns(problem, costs[c], gather_end_ns[c]) for c in chunks]
+    free = first_starts(problem, update_end_ns, gather_end_ns)
     positions = [0] * p
     ready = list(range(p))[::-1]
     # A stage runs until its next input is missing; what it finished wakes the stages it feeds.
     while ready:
         stage = ready.pop()
-        order, position, now = orders[stage], positions[stage], free[stage]
-        started_at = position
-        while position < len(order):
-            step = order[position]
-            chunk, micro_batch, back = step.chunk, step.micro_batch, step.backward
-            source = chunk + 1 if back else chunk - 1
-            if 0 <= source < count:
-                arrival = ends[back][source][micro_batch]
+        order, started_at, now = orders[stage], positions[stage], free[stage]
+        position = started_at
+        for backward, chunk, micro_batch in islice(order, started_at, None):
+            lane = 2 * chunk + backward
+            source = lane + 2 if backward else lane - 2
+            if 0 <= source < 2 * count:
+                arrival = ends[source][micro_batch]
                 if arrival < 0:
                     break
-                arrival += flight[back][source]
-                now = max(now, arrival)
-            now += work[back][chunk]
-            if micro_batch == 0 and not back:
+                now = max(now, arrival + flight[source])
+            now += work[lane]
+            if micro_batch == 0 and not backward:
                 now = max(now, floors[chunk])
-            ends[back][chunk][micro_batch] = now
+            ends[lane][micro_batch] = now
             position += 1
         if position > started_at:
             positions[stage], free[stage] = position, now
             ready.extend({(stage - 1) % p, (stage + 1) % p} - {stage})
-    return ends[False], ends[True]
+    return ends[::2], ends[1::2]
 
 
-def _reduce_ends(
-    problem: PipelineProblem,
-    costs: Sequence[ChunkCosts],
-    forward_ends: Sequence[Sequence[int]],
-    backward_ends: Sequence[Sequence[int]],
-) -> list[int]:
+def _reduce_ends(problem: PipelineProblem, costs: Sequence[ChunkCosts], done_ns: Sequence[int]) -> list[int]:
     ends = [0] * len(costs)
     for stage in range(problem.shape.num_stages):
-        end = 0 if problem.reduce_overlaps else _passes_end(problem, stage, forward_ends, backward_ends)
+        end = 0 if problem.reduce_overlaps else done_ns[stage]
         for chunk in reduce_order(problem, stage):
             cost = costs[chunk]
             if cost.reduce_ns and problem.reduce_overlaps:
-                done = backward_ends[chunk][-1]
+                done = done_ns[chunk]
                 start = done - occupied_ns(problem, chunk, cost, backward=True)
                 end = max(max(end, start) + cost.reduce_ns, done + problem.reduce_bucket_ns)
             else:
                 end += cost.reduce_ns
             ends[chunk] = end
     return ends
-
-
-def _passes_end(
-    problem: PipelineProblem,
-    stage: int,
-    forward_ends: Sequence[Sequence[int]],
-    backward_ends: Sequence[Sequence[int]],
-) -> int:
-    step = stage_orders(problem.shape)[stage][-1]
-    return (backward_ends if step.backward else forward_ends)[step.chunk][step.micro_batch]
-
-
-def _stage_ends(
-    problem: PipelineProblem,
-    forward_ends: Sequence[Sequence[int]],
-    backward_ends: Sequence[Sequence[int]],
-    reduce_ends: Sequence[int],
-) -> list[int]:
-    return [
-        max(_passes_end(problem, stage, forward_ends, backward_ends), reduce_ends[stage])
-        for stage in range(problem.shape.num_stages)
-    ]

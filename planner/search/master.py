@@ -10,9 +10,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from planner.cost.critical_path import critical_path
 from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs
-from planner.cost.replay import replay
+from planner.cost.steady import play_step
 from planner.search.bounds import lower_bound_ns
 from planner.search.box import Box, narrowed, whole_box
 from planner.search.capacity import most_layers
@@ -124,9 +123,9 @@ class _Rounds:
     def _play(self, chosen: Sequence[Way]) -> bool:
         """Replay a plan, learn its critical path, keep it when it is the best; False when it is not."""
         assignment = assignment_of(chosen)
-        played = replay(self._problem, chunk_costs(self._problem, assignment))
+        played = play_step(self._problem, chunk_costs(self._problem, assignment))
         layers = [way.num_layers for way in chosen]
-        self._rows = joined(self._rows, replayed_row(self._problem, critical_path(played), layers))
+        self._rows = joined(self._rows, replayed_row(self._problem, played.path, layers))
         if played.makespan_ns >= self._best_ns:
             return False
         self._best, self._best_ns = tuple(chosen), played.makespan_ns

@@ -11,9 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from planner.cost.critical_path import critical_path
 from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs
-from planner.cost.replay import replay
+from planner.cost.steady import play_step
 from planner.search.bounds import lower_bound_ns
 from planner.search.master import Excluded, Solution
 from planner.search.paths import stage_paths
@@ -179,9 +178,9 @@ class _Rounds:
     def _play(self, chosen: Sequence[StagePoint]) -> bool:
         """Replay a plan, learn its critical path, keep it when it is the best; False when it is not."""
         assignment = _assignment(self._problem, chosen)
-        played = replay(self._problem, chunk_costs(self._problem, assignment))
+        played = play_step(self._problem, chunk_costs(self._problem, assignment))
         layers = [sum(counts) for counts in assignment]
-        self._rows = joined(self._rows, replayed_row(self._problem, critical_path(played), layers))
+        self._rows = joined(self._rows, replayed_row(self._problem, played.path, layers))
         self._known_lengths.clear()
         if self._best is not None and played.makespan_ns >= self._best_ns:
             return False

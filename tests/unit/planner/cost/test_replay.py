@@ -6,7 +6,6 @@ from functools import cache
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.cost.critical_path import critical_path
 from planner.cost.pipeline import ChunkCosts, FixedPart, LayerOption, PipelineProblem, chunk_costs
 from planner.cost.replay import replay
 from planner.cost.schedules import PipelineShape, stage_orders
@@ -84,22 +83,6 @@ def test_makespan_is_the_longest_path(data: st.DataObject) -> None:
     problem = data.draw(problems())
     costs = chunk_costs(problem, data.draw(assignments(problem)))
     assert replay(problem, costs).makespan_ns == longest_path_ns(problem, costs)
-
-
-@given(st.data())
-def test_critical_path_is_as_long_as_the_step(data: st.DataObject) -> None:
-    problem = data.draw(problems())
-    costs = chunk_costs(problem, data.draw(assignments(problem)))
-    played = replay(problem, costs)
-    assert critical_path(played).length_ns(costs) == played.makespan_ns
-
-
-@given(st.data())
-def test_a_critical_path_of_one_plan_bounds_every_other_plan(data: st.DataObject) -> None:
-    problem = data.draw(problems())
-    path = critical_path(replay(problem, chunk_costs(problem, data.draw(assignments(problem)))))
-    other = chunk_costs(problem, data.draw(assignments(problem)))
-    assert path.length_ns(other) <= replay(problem, other).makespan_ns
 
 
 @given(st.data())
