@@ -26,7 +26,7 @@ SHARED_OPTIONS: Final = (
     click.option("--framework", metavar="NAME", help="Training framework, or any. [default: megatron-core]"),
     click.option("--precision", metavar="NAME", help="bf16, fp16, fp32, … [default: bf16]"),
     click.option("--optimizer", metavar="NAME", help="adamw, adam, sgd. [default: adamw]"),
-    click.option("--attention", metavar="NAME", help="flash or unfused. [default: flash]"),
+    click.option("--attention", metavar="NAME", help="flash or unfused. [default: as the framework does]"),
     click.option(
         "--memory-fraction", type=float, metavar="X", help="Safe share of the memory. [default: 0.94]"
     ),
