@@ -1,14 +1,13 @@
-"""The cluster of a row: its devices and nodes, on the preset system with the same device."""
+"""The cluster of a row: its devices and nodes, on the preset system that is nearest."""
 
 import re
 from dataclasses import replace
 from functools import cache
 from typing import Final
 
-from planner.cluster import Cluster, Level, NodeGroup
+from planner.cluster import Cluster, NodeGroup
 from planner.cluster_presets import cluster_from_preset, cluster_preset_document, cluster_preset_names
 from planner.devices import device_facts, device_names
-from planner.profile import Profile, builtin_profiles
 from planner.units import GIBIBYTE
 from planner.validation.networks import network_level
 from planner.validation.rows import Reader, UnusableRow
@@ -17,28 +16,26 @@ SOCKETED: Final = ("nvlink", "xgmi", "infinity fabric")
 """Links that only socketed devices have."""
 CARDS: Final = ("PCIE", "NVL")
 """Words of a device's name that say it is a plug-in card."""
-MEMORY_TOLERANCE: Final = 0.06
+MEMORY_TOLERANCE: Final = 0.08
 """How far the printed size of a memory lies from the driver's figure."""
 
 
 def cluster_of(reader: Reader) -> Cluster:
     """Return the devices that a row ran on; UnusableRow where they are unknown or unlike."""
     num_devices = reader.required("gpus")
-    device = device_of(reader)
-    preset = _preset_group(device)
-    per_node = min(reader.whole("gpus_per_node", default=preset.devices_per_node), num_devices)
+    system = _nearest_system(reader, device_of(reader))
+    usual = int(cluster_preset_document(system)["devices_per_node"])
+    per_node = min(reader.whole("gpus_per_node", default=usual), num_devices)
     if not per_node or num_devices % per_node:
         raise UnusableRow("gpus is no multiple of gpus_per_node")
-    inside = replace(preset.levels[0], devices=min(_link_domain(reader, per_node), num_devices))
-    levels: list[Level] = [inside]
+    group = _nodes(system, usual=usual, per_node=per_node, num_devices=num_devices)
+    inside = group.levels[0]
+    if not reader.row.text("intra_link"):
+        reader.assumed.add("intra_link")
     if num_devices > inside.devices:
-        levels.append(
-            network_level(reader, preset.levels[1], devices_per_node=per_node, num_devices=num_devices)
-        )
-    group = replace(
-        preset, num_nodes=num_devices // per_node, devices_per_node=per_node, levels=tuple(levels)
-    )
-    return Cluster(name=f"{group.name}:{num_devices}", node_groups=(group,))
+        network = network_level(reader, group.levels[-1], devices_per_node=per_node, num_devices=num_devices)
+        group = replace(group, levels=(inside, network))
+    return Cluster(name=f"{system}:{num_devices}", node_groups=(group,))
 
 
 def device_of(reader: Reader) -> str:
@@ -55,21 +52,16 @@ def device_of(reader: Reader) -> str:
     socketed = any(link in reader.row.text("intra_link").lower() for link in SOCKETED)
     if socketed and len(variants) > 1:
         variants = [name for name in variants if not any(card in name.split("-") for card in CARDS)]
-    variants = [name for name in _of_memory(reader, variants) if name in _measured_devices()]
+    variants = [name for name in _of_memory(reader, variants) if _systems_with(name)]
     if not variants:
         raise UnusableRow(f"device {text} is not known yet")
     return max(variants, key=_memory_bytes)
 
 
-def profiles_of(device: str) -> tuple[Profile, ...]:
-    """Return the published measurements of a device."""
-    return tuple(profile for profile in builtin_profiles() if profile.device == device)
-
-
 def _of_memory(reader: Reader, variants: list[str]) -> list[str]:
     """Return the variants with the row's memory; all of them where it does not say."""
     gibibytes = reader.row.number("device_mem_gib")
-    if gibibytes is None:
+    if not gibibytes:
         return reader.default("device_mem_gib", variants)
     return [
         name for name in variants if abs(_memory_bytes(name) / (gibibytes * GIBIBYTE) - 1) <= MEMORY_TOLERANCE
@@ -81,24 +73,31 @@ def _memory_bytes(device: str) -> float:
 
 
 @cache
-def _measured_devices() -> frozenset[str]:
-    return frozenset(profile.device for profile in builtin_profiles())
+def _systems_with(device: str) -> tuple[str, ...]:
+    """Return the preset systems of a device."""
+    return tuple(name for name in cluster_preset_names() if cluster_preset_document(name)["device"] == device)
 
 
-@cache
-def _preset_group(device: str) -> NodeGroup:
-    """Return two nodes of the preset system with a device."""
-    for name in cluster_preset_names():
-        document = cluster_preset_document(name)
-        if document["device"] == device:
-            return cluster_from_preset(name, 2 * document["devices_per_node"]).node_groups[0]
-    raise UnusableRow(f"no system with device {device} is known yet")
+def _nearest_system(reader: Reader, device: str) -> str:
+    """Return the system of a device whose nodes and network are most like the row's."""
+    per_node, network = reader.row.whole("gpus_per_node"), reader.row.text("inter_link").lower()
+
+    def likeness(system: str) -> tuple[bool, bool]:
+        document = cluster_preset_document(system)
+        words = re.findall(r"[a-z]+", document["levels"][-1]["name"])
+        return document["devices_per_node"] == per_node, any(word in network for word in words)
+
+    return max(_systems_with(device), key=likeness)
 
 
-def _link_domain(reader: Reader, devices_per_node: int) -> int:
-    """Return how many devices the innermost link joins: a node, or what the link's name says (NVL72)."""
-    text = reader.row.text("intra_link")
-    if not text:
-        return reader.default("intra_link", devices_per_node)
-    domain = re.search(r"nvl(\d+)", text.lower())
-    return int(domain.group(1)) if domain else devices_per_node
+def _nodes(system: str, *, usual: int, per_node: int, num_devices: int) -> NodeGroup:
+    """Return the devices of a system, with other than its ``usual`` nodes where a row has them."""
+    if per_node == min(usual, num_devices):
+        return cluster_from_preset(system, num_devices).node_groups[0]
+    group = cluster_from_preset(system, usual * num_devices).node_groups[0]
+    return replace(
+        group,
+        num_nodes=num_devices // per_node,
+        devices_per_node=per_node,
+        levels=(replace(group.levels[0], devices=per_node), *group.levels[1:]),
+    )

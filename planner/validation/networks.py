@@ -32,7 +32,8 @@ def network_level(reader: Reader, usual: Level, *, devices_per_node: int, num_de
         return reader.default("inter_link", usual)
     bandwidth = gigabits * BYTES_PER_GIGABIT / devices_per_node
     generation = _generation(text)
-    if generation and isclose(bandwidth, usual.bandwidth_bytes_per_second) and generation in usual.name:
+    words = re.findall(r"[a-z]+", usual.name)
+    if isclose(bandwidth, usual.bandwidth_bytes_per_second) and any(word in text for word in words):
         return usual
     latencies = (seconds for word, seconds in LATENCY_SECONDS.items() if word in text)
     return Level(

@@ -7,8 +7,9 @@ from typing import Final
 from planner.framework import FULL_RECOMPUTE, NO_RECOMPUTE, SELECTIVE_RECOMPUTE
 from planner.job import Constraints, SolverLimits
 from planner.planning import PlanRequest
+from planner.profile import Profile, builtin_profiles
 from planner.strategy import Recompute, ShortPlan
-from planner.validation.machines import cluster_of, profiles_of
+from planner.validation.machines import cluster_of
 from planner.validation.models import workload_of
 from planner.validation.rows import Reader, Row, UnusableRow
 from planner.validation.software import Software, job_of, software_of
@@ -34,34 +35,41 @@ def question_of(row: Row) -> Question:
     workload = workload_of(reader)
     cluster = cluster_of(reader)
     software = software_of(reader)
+    job = job_of(reader, software)
     request = PlanRequest(
         workload=workload,
         cluster=cluster,
-        job=job_of(reader, software),
+        job=job,
         constraints=Constraints(),
         solver=SolverLimits(),
-        profiles=profiles_of(cluster.node_groups[0].device.name),
+        profiles=_profiles(cluster.node_groups[0].device.name),
     )
     plan = plan_of(reader, software, request)
     return Question(row=row, request=request, plan=plan, assumed=frozenset(reader.assumed))
+
+
+def _profiles(device: str) -> tuple[Profile, ...]:
+    return tuple(profile for profile in builtin_profiles() if profile.device == device)
 
 
 def plan_of(reader: Reader, software: Software, request: PlanRequest) -> ShortPlan:
     """Return the plan of a row, with the program's defaults for what it leaves unsaid."""
     tensor, pipeline = reader.required("tp"), reader.required("pp")
     context = reader.whole("cp", default=1)
-    virtual_stages = reader.whole("vpp", default=1)
+    micro_batch = reader.required("mbs")
     model_parallel = tensor * pipeline * context
     data = reader.row.whole("dp") or request.cluster.num_devices // model_parallel
     if data * model_parallel != request.cluster.num_devices:
         raise UnusableRow("gpus is not tp x pp x cp x dp")
+    passes = request.job.global_batch_size // (data * micro_batch)
+    virtual_stages = _virtual_stages(reader, software, request, stages=pipeline, passes=passes)
     return ShortPlan(
         tensor_parallel=tensor,
         pipeline_parallel=pipeline,
         context_parallel=context,
         data_parallel=data,
-        virtual_stages=virtual_stages if pipeline > 1 else 1,
-        micro_batch_size=reader.required("mbs"),
+        virtual_stages=virtual_stages,
+        micro_batch_size=micro_batch,
         zero_stage=_zero_stage(reader, software, replicas=data * context),
         sequence_parallel=tensor > 1
         and reader.flag("seq_parallel", default=software.default_sequence_parallel),
@@ -88,6 +96,23 @@ def _zero_stage(reader: Reader, software: Software, *, replicas: int) -> int:
     if stage is None and replicas > 1:
         stage = reader.default("zero_stage", software.default_zero_stage)
     return stage if stage and replicas > 1 else 0
+
+
+def _virtual_stages(
+    reader: Reader, software: Software, request: PlanRequest, *, stages: int, passes: int
+) -> int:
+    """Return the chunks of a stage: one where there is nothing to interleave.
+
+    Unsaid, it is one as well, but for recipes that interleave: they go down to one layer a chunk.
+    """
+    given = reader.row.whole("vpp")
+    if stages == 1:
+        return 1
+    if given is not None:
+        return given
+    layers = request.workload.count("decoder")
+    interleaves = software.interleaves and layers % stages == 0 and passes % stages == 0
+    return reader.default("vpp", layers // stages if interleaves else 1)
 
 
 def _recompute(reader: Reader) -> Recompute:

@@ -22,6 +22,8 @@ class Software:
     is_relative: bool = False
     zero_stage: int | None = None
     sequence_parallel: bool | None = None
+    interleaves: bool = False
+    """Whether its recipes interleave pipelines down to one layer a chunk."""
     precision: Precision = Precision.BF16
 
     @property
@@ -43,8 +45,10 @@ class Software:
 
 SOFTWARE: Final[Mapping[str, Software]] = {
     # Recipes of NeMo and Bridge have the distributed optimizer, and sequence parallel beside tensor parallel.
-    "megatron-bridge": Software(framework="megatron-bridge", zero_stage=1, sequence_parallel=True),
-    "nemo": Software(framework="megatron-core", zero_stage=1, sequence_parallel=True),
+    "megatron-bridge": Software(
+        framework="megatron-bridge", zero_stage=1, sequence_parallel=True, interleaves=True
+    ),
+    "nemo": Software(framework="megatron-core", zero_stage=1, sequence_parallel=True, interleaves=True),
     "primus": Software(framework="megatron-core", zero_stage=1),
     # In Megatron-LM itself --use-distributed-optimizer and --sequence-parallel are off.
     "megatron": Software(framework="megatron-core", zero_stage=0, sequence_parallel=False),

@@ -1,6 +1,6 @@
 import pytest
 
-from planner.validation.machines import cluster_of, device_of, profiles_of
+from planner.validation.machines import cluster_of, device_of
 from planner.validation.rows import Reader, UnusableRow
 from tests.unit.planner.validation.published import row
 
@@ -53,10 +53,10 @@ def test_several_nodes_have_a_network() -> None:
     assert [level.devices for level in group.levels] == [8, 64]
 
 
-def test_a_rack_whose_link_spans_nodes_is_one_domain() -> None:
-    cells = {"gpus": "144", "gpus_per_node": "4", "intra_link": "NVLink5-NVL72"}
-    (group,) = cluster_of(Reader(row=row(**cells))).node_groups
-    assert [level.devices for level in group.levels] == [72, 144]
+def test_nodes_of_another_size_are_joined_inside_alone() -> None:
+    (group,) = cluster_of(Reader(row=row(gpus="16", gpus_per_node="4", inter_link="IB-NDR400"))).node_groups
+    assert (group.num_nodes, group.devices_per_node) == (4, 4)
+    assert [level.devices for level in group.levels] == [4, 16]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,3 @@ def test_unsaid_nodes_and_links_are_those_of_the_preset_system() -> None:
     (group,) = cluster_of(reader).node_groups
     assert (group.num_nodes, group.devices_per_node) == (2, 8)
     assert reader.assumed == {"gpus_per_node", "intra_link", "inter_link"}
-
-
-def test_every_known_device_has_measurements() -> None:
-    assert profiles_of(device_of(Reader(row=row())))

@@ -46,8 +46,8 @@ def test_every_row_is_used_or_skipped() -> None:
 
 
 def test_what_used_rows_leave_unsaid_is_counted() -> None:
-    found = figures(outcomes({"vpp": ""}, {"vpp": "", "cp": ""}, {"vpp": "", "layers": ""}))
-    assert found["assumed"] == {"vpp": 2, "cp": 1}
+    found = figures(outcomes({"recompute": ""}, {"recompute": "", "cp": ""}, {"recompute": "", "layers": ""}))
+    assert found["assumed"] == {"recompute": 2, "cp": 1}
 
 
 def test_errors_are_shares_of_the_measurement() -> None:

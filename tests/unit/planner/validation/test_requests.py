@@ -17,7 +17,7 @@ def test_a_row_that_says_everything_assumes_nothing() -> None:
 
 def test_defaults_are_those_of_the_program_and_counted() -> None:
     unsaid = dict.fromkeys(("zero_stage", "dist_opt", "seq_parallel", "recompute", "vpp", "cp"), "")
-    question = question_of(row(**unsaid, framework="nanotron"))
+    question = question_of(row(**unsaid, framework="nanotron", pp="2", dp="2"))
     assert question.plan.zero_stage == 0
     assert question.plan.sequence_parallel
     assert question.plan.recompute == NO_RECOMPUTE
@@ -51,6 +51,27 @@ def test_sharding_is_the_distributed_optimizer_or_a_zero_stage(cells: dict[str, 
 )
 def test_recomputation_is_read_from_its_words(text: str, recompute: Recompute) -> None:
     assert question_of(row(recompute=text)).plan.recompute == recompute
+
+
+@pytest.mark.parametrize(
+    ("cells", "chunks"),
+    [
+        ({"framework": "Megatron-LM"}, 1),
+        ({"framework": "NeMo 25.04"}, 11),
+        ({"framework": "NeMo 25.04", "layers": "23"}, 1),
+        ({"framework": "NeMo 25.04", "gbs": "12"}, 1),
+    ],
+)
+def test_unsaid_interleaving_is_as_fine_as_a_recipe_makes_it(cells: dict[str, str], chunks: int) -> None:
+    question = question_of(row(vpp="", pp="2", dp="2", **cells))
+    assert question.plan.virtual_stages == chunks
+    assert "vpp" in question.assumed
+
+
+def test_a_pipeline_of_one_stage_has_nothing_to_interleave() -> None:
+    question = question_of(row(vpp="", framework="NeMo 25.04"))
+    assert question.plan.virtual_stages == 1
+    assert "vpp" not in question.assumed
 
 
 def test_unsaid_data_parallel_is_what_the_devices_leave() -> None:
