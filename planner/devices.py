@@ -3,7 +3,7 @@
 import difflib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any, Final
@@ -17,72 +17,6 @@ NEAREST: Final = 3
 MAKERS: Final = frozenset({"nvidia", "amd", "intel", "tesla", "geforce", "instinct"})
 """Words that a name may have or lack."""
 
-ALIASES: Final[Mapping[str, str]] = {
-    "NVIDIA A100-SXM4-40GB": "A100-SXM4-40GB",
-    "NVIDIA A100-SXM4-80GB": "A100-SXM4-80GB",
-    "A100-SXM-40GB": "A100-SXM4-40GB",
-    "A100-SXM-80GB": "A100-SXM4-80GB",
-    "A100-40GB-PCIe": "A100-PCIE-40GB",
-    "NVIDIA A100-PCIE-40GB": "A100-PCIE-40GB",
-    "NVIDIA A100 80GB PCIe": "A100-PCIE-80GB",
-    "A100-80GB-PCIe": "A100-PCIE-80GB",
-    "NVIDIA H100 80GB HBM3": "H100-SXM5-80GB",
-    "H100-SXM": "H100-SXM5-80GB",
-    "H100-SXM5": "H100-SXM5-80GB",
-    "H100 SXM 80GB": "H100-SXM5-80GB",
-    "NVIDIA H100 PCIe": "H100-PCIE-80GB",
-    "NVIDIA H100 NVL": "H100-NVL-94GB",
-    "NVIDIA H200": "H200-SXM-141GB",
-    "H200": "H200-SXM-141GB",
-    "H200-SXM": "H200-SXM-141GB",
-    "H200 141GB HBM3e": "H200-SXM-141GB",
-    "NVIDIA GH200 480GB": "GH200-96GB",
-    "NVIDIA GH200 120GB": "GH200-96GB",
-    "NVIDIA B200": "B200-SXM-180GB",
-    "B200": "B200-SXM-180GB",
-    "B200-SXM": "B200-SXM-180GB",
-    "NVIDIA GB200": "GB200-186GB",
-    "GB200": "GB200-186GB",
-    "NVIDIA B300 SXM6 AC": "B300-SXM-288GB",
-    "B300": "B300-SXM-288GB",
-    "NVIDIA GB300": "GB300-288GB",
-    "GB300": "GB300-288GB",
-    "NVIDIA L40S": "L40S-48GB",
-    "NVIDIA L40": "L40-48GB",
-    "NVIDIA L4": "L4-24GB",
-    "NVIDIA A10": "A10-24GB",
-    "NVIDIA A10G": "A10G-24GB",
-    "NVIDIA A40": "A40-48GB",
-    "NVIDIA RTX A6000": "RTX-A6000-48GB",
-    "A6000": "RTX-A6000-48GB",
-    "NVIDIA RTX 6000 Ada Generation": "RTX-6000-ADA-48GB",
-    "NVIDIA RTX PRO 6000 Blackwell Server Edition": "RTX-PRO-6000-SERVER-96GB",
-    "NVIDIA GeForce RTX 4090": "RTX-4090-24GB",
-    "NVIDIA GeForce RTX 3090": "RTX-3090-24GB",
-    "NVIDIA GeForce RTX 3090 Ti": "RTX-3090TI-24GB",
-    "NVIDIA GeForce RTX 2080 Ti": "RTX-2080TI-11GB",
-    "NVIDIA TITAN RTX": "TITAN-RTX-24GB",
-    "NVIDIA GeForce GTX 1650": "GTX-1650-4GB",
-    "Tesla V100-SXM2-16GB": "V100-SXM2-16GB",
-    "Tesla V100-SXM2-32GB": "V100-SXM2-32GB",
-    "Tesla V100-PCIE-32GB": "V100-PCIE-32GB",
-    "Tesla T4": "T4-16GB",
-    "Tesla P100-PCIE-16GB": "P100-PCIE-16GB",
-    "Tesla P4": "P4-8GB",
-    "AMD Instinct MI100": "MI100-32GB",
-    "AMD Instinct MI210": "MI210-64GB",
-    "AMD Instinct MI250": "MI250-128GB",
-    "AMD Instinct MI250X": "MI250X-128GB",
-    "AMD Instinct MI300X": "MI300X-192GB",
-    "AMD Instinct MI325X": "MI325X-256GB",
-    "AMD Instinct MI355X": "MI355X-288GB",
-}
-"""Other names of a device: what nvidia-smi and rocm-smi print, and short names in use.
-
-Case, blanks, dashes and the maker's name do not matter; a Kubernetes product label is the nvidia-smi
-name with dashes.
-"""
-
 
 def device_names() -> tuple[str, ...]:
     """Return the names of all devices, sorted."""
@@ -92,6 +26,15 @@ def device_names() -> tuple[str, ...]:
 def device_facts(name: str) -> Mapping[str, Any]:
     """Return what the datasheet says of a device, with its sources; KeyError for other names."""
     return _facts()[name]
+
+
+def device_aliases(name: str) -> tuple[str, ...]:
+    """Return other names of a device: what nvidia-smi, rocm-smi and schedulers print, and short names in use.
+
+    Case, blanks, dashes and the maker's name do not matter; a Kubernetes product label is the nvidia-smi
+    name with dashes. KeyError for the name of no device.
+    """
+    return tuple(_aliases()[name])
 
 
 def device_by_name(name: str, *, pointer: str = "/cluster") -> Device:
@@ -143,7 +86,15 @@ def _key(name: str) -> str:
 @cache
 def _by_key() -> Mapping[str, str]:
     keys = {_key(device): device for device in _facts()}
-    return {**{_key(alias): device for alias, device in ALIASES.items() if device in _facts()}, **keys}
+    aliases = {_key(alias): device for device, names in _aliases().items() for alias in names}
+    return aliases | keys
+
+
+@cache
+def _aliases() -> Mapping[str, Sequence[str]]:
+    text = (resources.files("planner") / "device_aliases.json").read_text(encoding="utf-8")
+    aliases: Mapping[str, Sequence[str]] = json.loads(text)
+    return aliases
 
 
 @cache

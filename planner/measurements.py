@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from planner.units import Bytes, BytesPerSecond, Seconds
 
 DTYPES: Final = frozenset(
-    {"fp32", "tf32", "fp32_or_tf32", "fp16", "bf16", "fp8", "fp8_block", "mxfp8", "nvfp4"}
+    {"fp32", "tf32", "fp32_or_tf32", "fp16", "bf16", "fp8", "fp8_block", "mxfp8", "mxfp4", "nvfp4"}
 )
 """Number formats of measured kernels; ``fp32_or_tf32`` where a source leaves it open."""
 PHASES: Final = frozenset({"forward", "input_gradient", "weight_gradient", "backward", "optimizer"})

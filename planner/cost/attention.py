@@ -1,7 +1,7 @@
 """The time of the fused attention core, from measured ones of the same device."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -64,6 +64,20 @@ class CoreTable:
         scale *= op.mask_share / mask_share(op.key_length, causal=self.causal)
         return scale * self.surface(op.batch * op.heads, sequence)
 
+    def slowed(self, factor: float) -> "CoreTable":
+        """Return the table of a device that takes ``factor`` times as long, on which nothing was measured."""
+        surface = self.surface
+        return replace(
+            self,
+            surface=Surface(
+                log_axes=surface.log_axes,
+                log_seconds=surface.log_seconds + np.log(factor),
+                growth=surface.growth,
+            ),
+            hits=frozenset(),
+            best_flops_per_second=self.best_flops_per_second / factor,
+        )
+
     def has(self, op: AttentionCore) -> bool:
         """Tell whether this very shape was measured."""
         same_length = op.query_length == op.key_length
@@ -83,6 +97,10 @@ class AttentionTimes:
     tables: Sequence[CoreTable]
     best_forward_rate: FlopsPerSecond
     backward_over_forward: float
+    lender_error: float = 0.0
+    """What a relative's times add to the error; zero where the device itself was measured."""
+    provenance: Provenance = Provenance.INTERPOLATED
+    """Of shapes that were not measured."""
 
     @classmethod
     def of(
@@ -101,6 +119,16 @@ class AttentionTimes:
             backward_over_forward=BACKWARD_OVER_FORWARD if ratio is None else ratio,
         )
 
+    def lent(self, factor: float, *, relative_error: float, provenance: Provenance) -> "AttentionTimes":
+        """Return the times of a relative that takes ``factor`` times as long."""
+        return replace(
+            self,
+            tables=[table.slowed(factor) for table in self.tables],
+            best_forward_rate=self.best_forward_rate / factor,
+            lender_error=relative_error,
+            provenance=provenance,
+        )
+
     @property
     def best_flops_per_second(self) -> FlopsPerSecond:
         """A rate that no core of these times exceeds, forward or backward."""
@@ -113,10 +141,9 @@ class AttentionTimes:
             return forward
         share = min(1.0, op.forward_flops / forward.seconds / self.best_forward_rate)
         ratio = self.backward_over_forward * share**BACKWARD_EXPONENT
-        measured = forward.provenance is not Provenance.DATASHEET
         return Estimate(
             seconds=forward.seconds * ratio,
-            provenance=Provenance.INTERPOLATED if measured else Provenance.DATASHEET,
+            provenance=self.provenance if self.tables else Provenance.DATASHEET,
             relative_error=float(np.hypot(forward.relative_error, BACKWARD_ERROR)),
         )
 
@@ -133,8 +160,8 @@ class AttentionTimes:
         elsewhere = 0.0 if table.fits(op) else OTHER_SHAPE_ERROR
         return Estimate(
             seconds=table.seconds(op),
-            provenance=Provenance.MEASURED if exact else Provenance.INTERPOLATED,
-            relative_error=float(np.sqrt(here**2 + elsewhere**2 + PACE_ERROR**2)),
+            provenance=Provenance.MEASURED if exact else self.provenance,
+            relative_error=float(np.sqrt(here**2 + elsewhere**2 + PACE_ERROR**2 + self.lender_error**2)),
         )
 
 
@@ -163,7 +190,7 @@ def _table(rows: CoreRows) -> CoreTable:
         dims=rows.dims,
         causal=rows.causal,
         surface=Surface(log_axes=log_axes, log_seconds=log_seconds, growth=(1.0, 2.0)),
-        hits=frozenset((heads, sequence) for heads, sequence in rows.shapes[~rows.is_relative].tolist()),
+        hits=frozenset((heads, sequence) for heads, sequence in rows.shapes.tolist()),
         best_flops_per_second=float(np.exp((log_flops - log_seconds).max())),
         misses=left_out(deviation, log_axes) - deviation,
     )

@@ -16,8 +16,8 @@ CoreKey = tuple[int, bool]
 """Query-key plus value dimension of a head, and whether the mask is causal."""
 CoreShape = tuple[int, int]
 """Batch x heads, and sequence."""
-CoreTime = tuple[bool, bool, Seconds]
-"""Whether a relative was timed, whether in a burst, and the seconds: the least of a shape counts."""
+CoreTime = tuple[bool, Seconds]
+"""Whether a burst was timed, and the seconds: the least of a shape counts."""
 
 COLUMNS: Final = ("head_dim", "value_dim", "causal", "batch", "heads", "sequence")
 
@@ -35,8 +35,6 @@ class CoreRows:
     causal: bool
     shapes: NDArray[np.int64]
     seconds: NDArray[np.float64]
-    is_relative: NDArray[np.bool_]
-    """Where another device with the same chip was timed."""
 
     def by_shape(self) -> dict[tuple[int, int], Seconds]:
         """Return the seconds of each (batch x heads, sequence)."""
@@ -67,13 +65,13 @@ def core_rows(
 
 
 def _rows(profile: Profile, table: KernelTable) -> Iterator[tuple[CoreKey, CoreShape, CoreTime]]:
-    bursts, relatives = (profile.facts.get(fact, ()) for fact in ("burst_sources", "relative_sources"))
-    flags = [(source.source in relatives, source.source in bursts) for source in profile.sources]
+    bursts = profile.facts.get("burst_sources", ())
+    is_burst = [source.source in bursts for source in profile.sources]
     columns = [table.column(name).tolist() for name in COLUMNS]
     for head_dim, value_dim, causal, batch, heads, sequence, source, seconds in zip(
         *columns, table.source_index.tolist(), table.seconds.tolist(), strict=True
     ):
-        yield (head_dim + value_dim, bool(causal)), (batch * heads, sequence), (*flags[source], seconds)
+        yield (head_dim + value_dim, bool(causal)), (batch * heads, sequence), (is_burst[source], seconds)
 
 
 def _core_rows(key: CoreKey, fastest: Mapping[CoreShape, CoreTime]) -> CoreRows:
@@ -82,6 +80,5 @@ def _core_rows(key: CoreKey, fastest: Mapping[CoreShape, CoreTime]) -> CoreRows:
         dims=dims,
         causal=causal,
         shapes=np.array(list(fastest), dtype=np.int64).reshape(-1, 2),
-        seconds=np.array([seconds for _, _, seconds in fastest.values()], dtype=np.float64),
-        is_relative=np.array([is_relative for is_relative, _, _ in fastest.values()], dtype=np.bool_),
+        seconds=np.array([seconds for _, seconds in fastest.values()], dtype=np.float64),
     )

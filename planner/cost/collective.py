@@ -1,15 +1,17 @@
-"""The time of a collective: measured curves inside a node, level by level beyond."""
+"""The time of a collective: measured curves inside a box of fast links, level by level beyond."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from planner.cluster import NodeGroup
-from planner.cost.collective_curves import Curve, Model, curve_through
-from planner.cost.collective_model import LinkModel, bytes_per_rank
-from planner.cost.collective_rows import MeasuredCollectives, network_bandwidth
+from planner.cost.collective_curves import Curve, Model
+from planner.cost.collective_model import LinkModel, across, bytes_per_rank
+from planner.cost.collective_rows import measured_collectives
 from planner.cost.group_shape import GroupShape, group_shape
+from planner.cost.measured_links import MeasuredLinks, link_of
 from planner.profile import Estimate, Profile, Provenance
-from planner.units import Bytes, BytesPerSecond, Seconds
+from planner.units import Bytes, Seconds
 from planner.workload.operators import Collective
 
 __all__ = ["CollectiveCosts", "GroupShape", "group_shape"]
@@ -31,13 +33,15 @@ class CollectiveCosts:
     """What collectives take between the devices of one node group."""
 
     def __init__(self, group: NodeGroup, profiles: Sequence[Profile]) -> None:
-        """Take the collective rows of the group's device among the profiles."""
+        """Take the collective rows of the group's device among the profiles, and of its relatives.
+
+        Raises InvalidRequest for a level whose shape does not hold its devices.
+        """
         self._group = group
-        own = [profile for profile in profiles if profile.device == group.device.name]
-        self._rows = MeasuredCollectives(profiles=own)
-        self._links = [_link(group, number) for number in range(len(group.levels))]
-        self._node_curves: dict[Collective, Curve | None] = {}
-        self._network_curves: dict[tuple[Collective, int], Curve | None] = {}
+        self._links = [link_of(group, number) for number in range(len(group.levels))]
+        self._measured = MeasuredLinks(
+            group=group, rows=measured_collectives(group.device, profiles), links=self._links
+        )
         self._answers: dict[tuple[Collective, Bytes, GroupShape], Estimate] = {}
 
     def seconds(self, operation: Collective, *, payload_bytes: Bytes, shape: GroupShape) -> Estimate:
@@ -62,26 +66,30 @@ class CollectiveCosts:
     def _seconds(self, operation: Collective, payload_bytes: Bytes, shape: GroupShape) -> Estimate:
         if shape.size == 1 or payload_bytes <= 0:
             return NOTHING
-        nodes = -(-shape.size // shape.ranks_per_node)
-        measured = self._network_curve(operation, shape.ranks_per_node) if nodes > 1 else None
-        if measured is not None:
-            return measured.estimate(payload_bytes, nodes)
-        return self._by_levels(self._links, operation, payload_bytes, shape.ranks_per_level)
+        in_box = shape.ranks_per_level[self._measured.box_level]
+        boxes = -(-shape.size // in_box)
+        if boxes > 1 and not self._has_silent_neighbours(shape):
+            curve = self._measured.between_boxes(operation, in_box, self._levels_model)
+            if curve is not None:
+                return curve.estimate(payload_bytes, boxes)
+        return self._by_levels(self._links_of(shape), operation, payload_bytes, shape)
 
     def _by_levels(
-        self,
-        links: Sequence[LinkModel],
-        operation: Collective,
-        payload_bytes: Bytes,
-        ranks_per_level: Sequence[int],
+        self, links: Sequence[LinkModel], operation: Collective, payload_bytes: Bytes, shape: GroupShape
     ) -> Estimate:
         """Return the levels' times put together: they work as one pipeline, their hops add up."""
-        parts = [self._innermost(operation, payload_bytes, ranks_per_level[0])]
-        latency = 0.0
-        for link, below, ranks in zip(links[1:], ranks_per_level, ranks_per_level[1:], strict=False):
+        whole_box = self._in_box(operation, payload_bytes, shape)
+        innermost = whole_box or self._innermost(links[0], operation, payload_bytes, shape)
+        parts, latency = [innermost], 0.0
+        for number in range(self._measured.box_level + 1 if whole_box else 1, len(links)):
+            below, ranks = shape.ranks_per_level[number - 1], shape.ranks_per_level[number]
             if ranks > below:
-                parts.append(_across(link, operation, payload_bytes, below=below, ranks=ranks))
-                latency += link.latency_seconds(operation, domains=-(-ranks // below))
+                stride = max(1, shape.stride // self._group.levels[number - 1].devices)
+                moved, wait = across(
+                    links[number], operation, payload_bytes, below=below, ranks=ranks, stride=stride
+                )
+                parts.append(_from_datasheet(moved, NETWORK_ERROR))
+                latency += wait
         slowest = max(parts, key=lambda part: part.seconds)
         # In parts of the slowest, since a fourth power of seconds would underflow.
         shares = sum((part.seconds / slowest.seconds) ** OVERLAP_POWER for part in parts)
@@ -91,72 +99,74 @@ class CollectiveCosts:
             relative_error=slowest.relative_error,
         )
 
-    def _innermost(self, operation: Collective, payload_bytes: Bytes, ranks: int) -> Estimate:
+    def _in_box(self, operation: Collective, payload_bytes: Bytes, shape: GroupShape) -> Estimate | None:
+        """Return what was measured across nested levels of the box; None where that says nothing.
+
+        Rows were measured on neighbours.
+        """
+        ranks = shape.ranks_per_level[self._measured.box_level]
+        is_within_innermost = ranks == shape.ranks_per_level[0]
+        if is_within_innermost or shape.stride > 1 or self._has_silent_neighbours(shape):
+            return None
+        return self._measured_in_box(operation, payload_bytes, ranks, whole=True)
+
+    def _innermost(
+        self, link: LinkModel, operation: Collective, payload_bytes: Bytes, shape: GroupShape
+    ) -> Estimate:
+        ranks = shape.ranks_per_level[0]
         if ranks == 1:
             return NOTHING
-        curve = self._node_curve(operation)
+        # Behind one switch any ranks are neighbours.
+        is_like_measured = link.fabric.is_switched or shape.stride == 1
+        if is_like_measured and not self._has_silent_neighbours(shape):
+            measured = self._measured_in_box(operation, payload_bytes, ranks, whole=False)
+            if measured is not None:
+                return measured
+        seconds = link.seconds(operation, payload_bytes, ranks=ranks, stride=shape.stride)
+        return _from_datasheet(seconds, UNMEASURED_ERROR)
+
+    def _measured_in_box(
+        self, operation: Collective, payload_bytes: Bytes, ranks: int, *, whole: bool
+    ) -> Estimate | None:
+        curve = self._measured.in_box(operation, whole=whole)
         if curve is not None:
             return curve.estimate(payload_bytes, ranks)
         for other in DERIVED_FROM:
-            curve = self._node_curve(other)
+            curve = self._measured.in_box(other, whole=whole)
             if curve is not None:
                 return _derived(curve, other, operation, payload_bytes, ranks)
-        seconds = self._links[0].seconds(operation, payload_bytes, ranks=ranks)
-        return Estimate(seconds=seconds, provenance=Provenance.DATASHEET, relative_error=UNMEASURED_ERROR)
+        return None
 
-    def _node_curve(self, operation: Collective) -> Curve | None:
-        """Return the curve over ranks of an operation that was measured inside a node."""
-        if operation not in self._node_curves:
-            self._node_curves[operation] = self._make_node_curve(operation)
-        return self._node_curves[operation]
+    def _levels_model(self, links: Sequence[LinkModel], operation: Collective, ranks_per_box: int) -> Model:
+        levels = self._group.levels[: self._measured.box_level + 1]
+        inside = tuple(min(ranks_per_box, level.devices) for level in levels)
 
-    def _make_node_curve(self, operation: Collective) -> Curve | None:
-        timings = self._rows.inside_node(operation)
-        if not timings:
-            return None
-        link = self._links[0]
-        reference = _link(self._group, 0, bandwidth=self._rows.reference_bandwidth())
-        return curve_through(
-            timings,
-            _node_model(link, operation),
-            reference=None if reference == link else _node_model(reference, operation),
-        )
-
-    def _network_curve(self, operation: Collective, ranks_per_node: int) -> Curve | None:
-        """Return the curve over nodes of an operation that was measured between nodes."""
-        key = (operation, ranks_per_node)
-        if key not in self._network_curves:
-            self._network_curves[key] = self._make_network_curve(operation, ranks_per_node)
-        return self._network_curves[key]
-
-    def _make_network_curve(self, operation: Collective, ranks_per_node: int) -> Curve | None:
-        if len(self._links) != 2:  # noqa: PLR2004 - a node and a network, as the rows have it
-            return None
-        network = self._group.levels[1]
-        timings = self._rows.between_nodes(operation, network).get(ranks_per_node)
-        if timings is None:
-            return None
-        bandwidth = None if self._rows.describe_machine() else network_bandwidth(network)
-        links = (self._links[0], _link(self._group, 1, bandwidth=bandwidth))
-        return curve_through(
-            timings,
-            self._levels_model(self._links, operation, ranks_per_node),
-            reference=None
-            if links[1] == self._links[1]
-            else self._levels_model(links, operation, ranks_per_node),
-        )
-
-    def _levels_model(self, links: Sequence[LinkModel], operation: Collective, ranks_per_node: int) -> Model:
-        def seconds(payload_bytes: Bytes, nodes: int) -> Seconds:
-            levels = (ranks_per_node, ranks_per_node * nodes)
-            return self._by_levels(links, operation, payload_bytes, levels).seconds
+        def seconds(payload_bytes: Bytes, boxes: int) -> Seconds:
+            size = ranks_per_box * boxes
+            shape = GroupShape(
+                size=size,
+                stride=1,
+                ranks_per_node=inside[0],
+                ranks_per_level=(*inside[:-1], ranks_per_box, size),
+                talking=self._group.num_devices,
+            )
+            return self._by_levels(links, operation, payload_bytes, shape).seconds
 
         return seconds
 
+    def _links_of(self, shape: GroupShape) -> list[LinkModel]:
+        """Return the links as a group finds them, whole where their other users are silent."""
+        return [
+            link.shared_by(shape.talking, devices_per_link=level.devices_per_link)
+            for link, level in zip(self._links, self._group.levels, strict=True)
+        ]
 
-def _link(group: NodeGroup, number: int, *, bandwidth: BytesPerSecond | None = None) -> LinkModel:
-    """Return the links of a level, the innermost inside a node, with another bandwidth where one is given."""
-    return LinkModel.of(group.levels[number], is_network=number > 0, bandwidth=bandwidth)
+    def _has_silent_neighbours(self, shape: GroupShape) -> bool:
+        return any(shape.talking < level.devices_per_link for level in self._group.levels)
+
+
+def _from_datasheet(seconds: Seconds, relative_error: float) -> Estimate:
+    return Estimate(seconds=seconds, provenance=Provenance.DATASHEET, relative_error=relative_error)
 
 
 def _derived(
@@ -169,26 +179,8 @@ def _derived(
     compared = MANY_RANKS if operation is Collective.BROADCAST else ranks
     volume = bytes_per_rank(operation, payload_bytes, compared)
     estimate = curve.estimate(volume / bytes_per_rank(measured, 1.0, compared), ranks)
-    return Estimate(
-        seconds=estimate.seconds,
+    return replace(
+        estimate,
         provenance=Provenance.INTERPOLATED,
         relative_error=max(DERIVED_ERROR, estimate.relative_error),
     )
-
-
-def _node_model(link: LinkModel, operation: Collective) -> Model:
-    return lambda payload_bytes, ranks: link.seconds(operation, payload_bytes, ranks=ranks)
-
-
-def _across(
-    link: LinkModel, operation: Collective, payload_bytes: Bytes, *, below: int, ranks: int
-) -> Estimate:
-    """Return the time of the bytes that cross one level: all ranks of a domain below carry them."""
-    if operation is Collective.ALL_TO_ALL:
-        # Each rank sends its own, and only what leaves the domain crosses the level.
-        seconds = payload_bytes * (ranks - below) / ranks / link.bytes_per_second
-    elif operation in {Collective.SEND_RECEIVE, Collective.BROADCAST}:
-        seconds = payload_bytes / link.bytes_per_second
-    else:
-        seconds = link.transfer_seconds(operation, payload_bytes, ranks=ranks) / below
-    return Estimate(seconds=seconds, provenance=Provenance.DATASHEET, relative_error=NETWORK_ERROR)

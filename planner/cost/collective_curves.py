@@ -18,8 +18,8 @@ Model = Callable[[Bytes, int], Seconds]
 
 WIDE_COUNTS: Final = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 """Counts at which a curve follows the model beyond what was measured."""
-WIDE_PAYLOADS: Final = (2.0**8, 2.0**36)
-"""Payloads at which a curve follows the model beyond what was measured."""
+WIDE_PAYLOADS: Final = tuple(2.0**power for power in range(8, 37, 2))
+"""Payloads at which a curve follows the model beyond and between what was measured."""
 MEASURED_ERROR: Final = 0.05
 INTERPOLATED_ERROR: Final = 0.08
 OUTSIDE_ERROR: Final = 0.15
@@ -47,7 +47,7 @@ class Curve:
     payloads: tuple[Bytes, Bytes]
     counts: tuple[int, int]
     is_scaled: bool
-    """Whether the rows ran over links of another bandwidth."""
+    """Whether the rows ran over links of another bandwidth, or on a relative."""
 
     def estimate(self, payload_bytes: Bytes, count: int) -> Estimate:
         """Return the time for one payload and count."""
@@ -64,11 +64,18 @@ class Curve:
         )
 
 
-def curve_through(timings: Sequence[Timing], model: Model, *, reference: Model | None = None) -> Curve:
+def curve_through(
+    timings: Sequence[Timing],
+    model: Model,
+    *,
+    reference: Model | None = None,
+    larger_is_slower: bool = True,
+) -> Curve:
     """Return the curve through the fastest of the timings at each payload and count.
 
-    Gaps take the deviation from the model that their neighbours have. A larger payload or count
-    that was faster shows what the smaller one can take at most. ``reference`` is the model of the
+    Gaps take the deviation from the model that their neighbours have. A larger payload (or count,
+    where ``larger_is_slower``) that was faster shows what the smaller one can take at most; among
+    directly joined devices a larger group does find more links. ``reference`` is the model of the
     links that the timings ran over, where those are not the group's: the deviation from it holds.
     """
     payloads = np.unique([*WIDE_PAYLOADS, *(timing.payload_bytes for timing in timings)])
@@ -77,7 +84,9 @@ def curve_through(timings: Sequence[Timing], model: Model, *, reference: Model |
     base = _log_model(model, payloads, counts)
     there = base if reference is None else _log_model(reference, payloads, counts)
     deviation = fill_along(_fastest(timings, payloads, counts, there), log_axes)
-    surface = Surface(log_axes=log_axes, log_seconds=running_minimum(base + deviation), growth=(1.0, 1.0))
+    axes = (0, 1) if larger_is_slower else (0,)
+    log_seconds = running_minimum(base + deviation, axes=axes)
+    surface = Surface(log_axes=log_axes, log_seconds=log_seconds, growth=(1.0, 1.0))
     sizes = [timing.payload_bytes for timing in timings]
     numbers = [timing.count for timing in timings]
     return Curve(
@@ -85,7 +94,7 @@ def curve_through(timings: Sequence[Timing], model: Model, *, reference: Model |
         hits=frozenset(_hits(timings, surface) if reference is None else ()),
         payloads=(min(sizes), max(sizes)),
         counts=(min(numbers), max(numbers)),
-        is_scaled=reference is not None,
+        is_scaled=reference is not None or not all(timing.is_own for timing in timings),
     )
 
 

@@ -1,10 +1,11 @@
 """What a collective takes by its volume and its hops, where nothing was measured: a ring or a tree."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log2
 from typing import Final
 
 from planner.cluster import Level
+from planner.cost.fabric import SWITCHED, Fabric, Paths, exchanged_bytes
 from planner.units import Bytes, BytesPerSecond, Seconds
 from planner.workload.operators import Collective
 
@@ -25,6 +26,10 @@ NETWORK_EFFICIENCY: Final = 0.92
 nodes of 8 x 400 Gb/s InfiniBand, 365 to 370 of 400 GB/s over 4 to 16 nodes at 3.2 Tb/s."""
 
 
+FABRICS: Final = ("nvlink", "xgmi", "infinity", "ici")
+"""How the names of links begin that reach beyond a node as they do inside."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinkModel:
     """The links of one level as a collective meets them."""
@@ -32,12 +37,21 @@ class LinkModel:
     bytes_per_second: BytesPerSecond
     hop_seconds: Seconds
     in_network_reduction: bool
+    fabric: Fabric = SWITCHED
 
     @classmethod
-    def of(cls, level: Level, *, is_network: bool, bandwidth: BytesPerSecond | None = None) -> "LinkModel":
+    def of(
+        cls,
+        level: Level,
+        *,
+        is_network: bool,
+        devices_below: int = 1,
+        bandwidth: BytesPerSecond | None = None,
+    ) -> "LinkModel":
         """Return the links of a level, between the devices of a node or between nodes.
 
-        ``bandwidth`` takes the place of the level's own, for links that others measured over.
+        ``devices_below`` share a domain of the level below; ``bandwidth`` takes the place of the
+        level's own, for links that others measured over.
         """
         efficiency = NETWORK_EFFICIENCY if is_network else NODE_EFFICIENCY
         hop = NETWORK_HOP_SECONDS if is_network else NODE_HOP_SECONDS
@@ -46,39 +60,79 @@ class LinkModel:
             bytes_per_second=efficiency * (own if bandwidth is None else bandwidth),
             hop_seconds=level.latency_seconds + hop,
             in_network_reduction=level.in_network_reduction,
+            fabric=Fabric.of(level, devices_below=devices_below),
         )
 
-    def seconds(self, operation: Collective, payload_bytes: Bytes, *, ranks: int) -> Seconds:
-        """Return the whole time between ``ranks`` devices that this level alone joins."""
-        hops_seconds = START_SECONDS + self.latency_seconds(operation, domains=ranks)
-        return hops_seconds + self.transfer_seconds(operation, payload_bytes, ranks=ranks)
+    def shared_by(self, talkers: int, *, devices_per_link: int) -> "LinkModel":
+        """Return the links where ``talkers`` of the devices that share one talk at once."""
+        share = devices_per_link / max(1, min(talkers, devices_per_link))
+        return replace(self, bytes_per_second=self.bytes_per_second * share)
 
-    def transfer_seconds(self, operation: Collective, payload_bytes: Bytes, *, ranks: int) -> Seconds:
+    def seconds(self, operation: Collective, payload_bytes: Bytes, *, ranks: int, stride: int = 1) -> Seconds:
+        """Return the whole time between ``ranks`` devices that this level alone joins."""
+        paths = self.fabric.paths(ranks, stride=stride)
+        hops_seconds = START_SECONDS + self.latency_seconds(operation, domains=ranks, paths=paths)
+        return hops_seconds + self.transfer_seconds(operation, payload_bytes, ranks=ranks, paths=paths)
+
+    def transfer_seconds(
+        self, operation: Collective, payload_bytes: Bytes, *, ranks: int, paths: Paths
+    ) -> Seconds:
         """Return the time of the bytes that each of ``ranks`` sends over its link."""
-        volume = bytes_per_rank(operation, payload_bytes, ranks)
+        volume = exchanged_bytes(operation, payload_bytes, paths, ranks=ranks)
         if self.in_network_reduction and operation is Collective.ALL_REDUCE:
             volume = min(volume, IN_NETWORK_VOLUME * payload_bytes)
         return volume / self.bytes_per_second
 
-    def latency_seconds(self, operation: Collective, *, domains: int) -> Seconds:
+    def latency_seconds(self, operation: Collective, *, domains: int, paths: Paths) -> Seconds:
         """Return the hops between ``domains`` that follow each other."""
-        return hops(operation, domains) * self.hop_seconds
+        return hops(operation, domains, steps=paths.steps) * self.hop_seconds
+
+
+def across(
+    link: LinkModel,
+    operation: Collective,
+    payload_bytes: Bytes,
+    *,
+    below: int,
+    ranks: int,
+    stride: int = 1,
+) -> tuple[Seconds, Seconds]:
+    """Return the time of the bytes that cross one level, and of its hops.
+
+    ``below`` of the ``ranks`` share a domain of the level below, and all of them carry the bytes;
+    ``stride`` counts domains.
+    """
+    domains = -(-ranks // below)
+    paths = link.fabric.paths(domains, stride=stride)
+    wait = link.latency_seconds(operation, domains=domains, paths=paths)
+    if operation is Collective.ALL_TO_ALL:
+        # Each rank sends its own, and only what leaves the domain crosses the level.
+        leaving = (ranks - below) / ranks / ((domains - 1) / domains)
+        return leaving * paths.exchange * payload_bytes / link.bytes_per_second, wait
+    if operation in {Collective.SEND_RECEIVE, Collective.BROADCAST}:
+        return exchanged_bytes(operation, payload_bytes, paths, ranks=ranks) / link.bytes_per_second, wait
+    return link.transfer_seconds(operation, payload_bytes, ranks=ranks, paths=paths) / below, wait
+
+
+def is_network(level: Level, *, devices_per_node: int) -> bool:
+    """Tell whether a level joins nodes as a network does, rather than as links inside a node do."""
+    return level.devices > devices_per_node and not level.name.lower().startswith(FABRICS)
 
 
 def bytes_per_rank(operation: Collective, payload_bytes: Bytes, ranks: int) -> Bytes:
     """Return the bytes that each rank sends in a ring; a bus bandwidth is these over the time."""
-    share = (ranks - 1) / ranks
-    if operation is Collective.ALL_REDUCE:
-        return 2.0 * share * payload_bytes
-    if operation in {Collective.SEND_RECEIVE, Collective.BROADCAST}:
-        return float(payload_bytes)
-    return share * payload_bytes
+    return exchanged_bytes(operation, payload_bytes, SWITCHED.paths(ranks), ranks=ranks)
 
 
-def hops(operation: Collective, domains: int) -> int:
-    """Return how many hops follow each other: a tree up and down, a tree, one, or a ring."""
+def hops(operation: Collective, domains: int, *, steps: int | None = None) -> int:
+    """Return how many hops follow each other: a tree up and down, a tree, one, or a ring.
+
+    ``steps`` are those of a gather where domains are joined directly.
+    """
     if domains <= 1:
         return 0
+    if steps is not None:
+        return {Collective.ALL_REDUCE: 2 * steps, Collective.SEND_RECEIVE: 1}.get(operation, steps)
     if operation is Collective.ALL_REDUCE:
         return 2 * ceil(log2(domains))
     if operation is Collective.BROADCAST:

@@ -1,23 +1,41 @@
 """Which measured collectives speak for the links of a node group."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from planner.cluster import Level
+from planner.cluster import Device, Level
 from planner.cost.collective_curves import Timing
+from planner.devices import device_by_name, device_names
 from planner.measurements import CollectiveRow
 from planner.profile import Profile
+from planner.relatives import Closeness, closeness, nearest_first
 from planner.units import BytesPerSecond
 from planner.workload.operators import Collective
 
 LINK_FACT: Final = "link_bandwidth_bytes_per_second"
 """The fact of a published profile that says which link inside a node its collectives ran over."""
-RELATIVES_FACT: Final = "relative_sources"
-"""The fact that names sources measured on another device with the same chip or links."""
-PORT_RATES: Final = {"hdr": 25e9, "ndr": 50e9, "xdr": 100e9}
-"""Bytes per second of one InfiniBand port by its generation: rows ran over one port per device."""
+COPYING_FACT: Final = "copying_sources"
+"""The fact that names sources whose gathers copy their parts besides: their all-reduces alone count."""
+STRUCTURES: Final = frozenset({"nvswitch", "pair"})
+"""Words of a level's name that say how its devices are joined: rows must say the same."""
+STAGED_FACT: Final = "staged_above_ranks"
+"""The fact that says beyond how many ranks a machine sent everything through its host's memory."""
+STAGED: Final = "staged"
+"""The word in a level's name that says that copies go through the host's memory."""
+PORT_RATES: Final[Mapping[str, float]] = {
+    "infiniband-edr": 12.5e9,
+    "infiniband-hdr": 25e9,
+    "infiniband-ndr": 50e9,
+    "infiniband-xdr": 100e9,
+    "efa-v1": 6.25e9,
+    "efa-v2": 50e9,
+    "efa-v3": 50e9,
+    "efa-v4": 50e9,
+    "ainic-roce": 50e9,
+}
+"""Bytes per second and device of the networks that published rows ran over, by what they are called here."""
 SAME_LINK: Final = {"infiniband": "ib"}
 """Words of link names that mean the same."""
 OTHER_CLUSTERS: Final = frozenset({"misconfigured", "observed", "sharp"})
@@ -29,6 +47,8 @@ class MeasuredCollectives:
     """The collective rows of one device, from all profiles."""
 
     profiles: Sequence[Profile]
+    is_own: bool = True
+    """False where a relative was measured."""
 
     def reference_bandwidth(self) -> BytesPerSecond | None:
         """Return the bandwidth of the link that the rows ran over; None where it is the group's own."""
@@ -39,28 +59,91 @@ class MeasuredCollectives:
         """Tell whether the rows were measured on the very machine, links and all."""
         return all(LINK_FACT not in profile.facts for profile in self.profiles)
 
-    def inside_node(self, operation: Collective) -> list[Timing]:
-        """Return the timings of one operation inside a node, counted by ranks."""
+    def inside(self, operation: Collective, level: Level) -> list[Timing]:
+        """Return the timings of one operation inside a box that ``level`` spans, counted by ranks.
+
+        Rows of one node count, and rows across nodes that the level's own link joins.
+        """
         return [
-            _timing(profile, row, count=row.world_size)
+            self._timing(profile, row, count=row.world_size)
             for profile, row in self._rows(operation)
-            if row.world_size == row.ranks_per_node > 1
+            if row.world_size > 1
+            and (self._ran_inside(level, row) or _ran_through(level, row))
+            and not _differs_in_staging(row, profile, level)
         ]
 
-    def between_nodes(self, operation: Collective, level: Level) -> dict[int, list[Timing]]:
-        """Return the timings over a network like ``level``, by ranks per node, counted by nodes."""
+    def inside_node(self, operation: Collective) -> list[Timing]:
+        """Return the timings of one operation between devices of one node, counted by ranks."""
+        return [
+            self._timing(profile, row, count=row.world_size)
+            for profile, row in self._rows(operation)
+            if row.world_size > 1 and _is_inside_node(row)
+        ]
+
+    def between_nodes(
+        self, operation: Collective, level: Level, *, ranks_per_box: int
+    ) -> dict[int, list[Timing]]:
+        """Return the timings over a network like ``level``, by ranks per box, counted by boxes.
+
+        Ranks that share a node share a box, and so do those of all nodes in a box of ``ranks_per_box``.
+        """
         timings: dict[int, list[Timing]] = {}
         for profile, row in self._rows(operation):
-            if row.world_size > row.ranks_per_node and ran_over(level, row, profile):
-                timing = _timing(profile, row, count=row.world_size // row.ranks_per_node)
-                timings.setdefault(row.ranks_per_node, []).append(timing)
+            if not _is_inside_node(row) and ran_over(level, row, profile):
+                together = _ranks_together(row, ranks_per_box=ranks_per_box)
+                timing = self._timing(profile, row, count=row.world_size // together)
+                timings.setdefault(together, []).append(timing)
         return timings
+
+    def _ran_inside(self, level: Level, row: CollectiveRow) -> bool:
+        """Tell whether a row ran inside a node over links like a level's.
+
+        A relative's links must have all words of the level's name, the device's own only those that
+        say how devices are joined.
+        """
+        needed = _words(level.name) - {STAGED}
+        if self.is_own:
+            needed &= STRUCTURES
+        return _is_inside_node(row) and (self.describe_machine() or needed <= _words(row.intra_link or ""))
+
+    def _timing(self, profile: Profile, row: CollectiveRow, *, count: int) -> Timing:
+        return Timing(
+            payload_bytes=row.payload_bytes,
+            count=count,
+            seconds=row.seconds,
+            stack=f"{profile.name} {row.source.source} {row.algorithm} {row.dtype}",
+            is_own=self.is_own,
+        )
 
     def _rows(self, operation: Collective) -> Iterator[tuple[Profile, CollectiveRow]]:
         for profile in self.profiles:
+            copying = () if operation is Collective.ALL_REDUCE else profile.facts.get(COPYING_FACT, ())
             for row in profile.collectives:
-                if row.operation == operation:
+                if row.operation == operation and row.source.source not in copying:
                     yield profile, row
+
+
+def measured_collectives(device: Device, profiles: Sequence[Profile]) -> list[MeasuredCollectives]:
+    """Return the rows of a device, then those of its relatives of the same architecture, nearest first.
+
+    A machine that was measured with its own links needs no relative.
+    """
+    own = MeasuredCollectives(profiles=[profile for profile in profiles if profile.device == device.name])
+    if own.profiles and own.describe_machine():
+        return [own]
+    names = {profile.device for profile in profiles if profile.collectives} & set(device_names())
+    others = nearest_first(device, map(device_by_name, sorted(names - {device.name})))
+    return [own, *(_lent_by(other, profiles) for other in others if _is_near(device, other))]
+
+
+def _lent_by(relative: Device, profiles: Sequence[Profile]) -> MeasuredCollectives:
+    theirs = [profile for profile in profiles if profile.device == relative.name]
+    return MeasuredCollectives(profiles=theirs, is_own=False)
+
+
+def _is_near(device: Device, other: Device) -> bool:
+    near = closeness(device, other)
+    return near is not None and near <= Closeness.SAME_ARCHITECTURE
 
 
 def ran_over(level: Level, row: CollectiveRow, profile: Profile) -> bool:
@@ -78,7 +161,13 @@ def ran_over(level: Level, row: CollectiveRow, profile: Profile) -> bool:
 
 def network_bandwidth(level: Level) -> BytesPerSecond | None:
     """Return the bandwidth of the network that published rows for a level of this name ran over."""
-    return next((rate for word, rate in PORT_RATES.items() if word in _words(level.name)), None)
+    words = _words(level.name)
+    return next((rate for name, rate in PORT_RATES.items() if _words(name) <= words), None)
+
+
+def is_staged(level: Level) -> bool:
+    """Tell whether copies over a level go through the host's memory, as its name says."""
+    return STAGED in _words(level.name)
 
 
 def _words(name: str) -> set[str]:
@@ -86,12 +175,23 @@ def _words(name: str) -> set[str]:
     return {SAME_LINK.get(word, word) for word in words}
 
 
-def _timing(profile: Profile, row: CollectiveRow, *, count: int) -> Timing:
-    relatives = profile.facts.get(RELATIVES_FACT, ())
-    return Timing(
-        payload_bytes=row.payload_bytes,
-        count=count,
-        seconds=row.seconds,
-        stack=f"{profile.name} {row.source.source} {row.algorithm} {row.dtype}",
-        is_own=row.source.source not in relatives,
-    )
+def _is_inside_node(row: CollectiveRow) -> bool:
+    return row.world_size == row.ranks_per_node
+
+
+def _ran_through(level: Level, row: CollectiveRow) -> bool:
+    """Tell whether a row across nodes ran over a level's own link: the NVLink of a whole rack."""
+    return row.inter_link is not None and _words(level.name) <= _words(row.inter_link)
+
+
+def _differs_in_staging(row: CollectiveRow, profile: Profile, level: Level) -> bool:
+    """Tell whether a row and a level differ in that one of them goes through the host's memory."""
+    most = profile.facts.get(STAGED_FACT)
+    return most is not None and (row.world_size > most) is not is_staged(level)
+
+
+def _ranks_together(row: CollectiveRow, *, ranks_per_box: int) -> int:
+    """Return how many ranks of a row share a box: those of a node, or of all nodes in the box."""
+    if row.ranks_per_node == 1 or row.world_size % ranks_per_box:
+        return row.ranks_per_node
+    return max(row.ranks_per_node, ranks_per_box)

@@ -7,24 +7,27 @@ from typing import Final
 from planner.cluster import Device
 from planner.cost.attention import AttentionTimes
 from planner.cost.batched_products import BatchedTimes, batched_times
-from planner.cost.matrix_products import Pace, ProductTimes, datasheet_times, product_times
-from planner.cost.memory_passes import MemoryTimes
-from planner.cost.precision_rows import (
-    OPERAND_BYTES,
-    attention_precision,
-    datasheet_peak,
-    measured_formats,
+from planner.cost.lenders import borrowed_products, datasheet_roofline, lenders_of, profiles_of
+from planner.cost.matrix_products import (
+    LEAST_OWN,
+    Borrowed,
+    Pace,
+    ProductTimes,
+    datasheet_times,
+    product_times,
 )
+from planner.cost.memory_passes import MemoryTimes
 from planner.cost.product_grid import Roofline
-from planner.cost.product_rows import best_rate_of, stacks_of
+from planner.cost.product_rows import best_rate_of, best_shape_rate, stacks_of
 from planner.errors import MissingMeasurements
+from planner.formats import attention_precision, executed_precision, measured_formats
 from planner.job import Precision
 from planner.profile import Estimate, Profile, Provenance
 from planner.units import Bytes, BytesPerSecond, FlopsPerSecond
 from planner.workload.operators import AttentionCore, MatrixProduct, MemoryPass, Phase
 
-DATASHEET_EFFICIENCY: Final = 0.72
-"""Share of the datasheet's peak that large products reach: A100 0.76, H100 0.70, B200 0.50 to 0.60."""
+LARGE_OVER_BEST: Final = 0.85
+"""Rate of large products over that of the best shape: V100 0.93, A100 0.92, H100 0.85, B200 0.64."""
 DATASHEET_ERROR: Final = 0.25
 """Relative error, one standard deviation, of a rate that no measurement backs."""
 FAMILY_PACES: Final[Mapping[str, Pace]] = {
@@ -53,24 +56,24 @@ class KernelCosts:
 
         Raises MissingMeasurements when neither rows nor the datasheet give a rate for the precision.
         """
-        own = [profile for profile in profiles if profile.device == device.name]
+        own, precision = profiles_of(device, profiles), executed_precision(device, precision)
         self._memory = MemoryTimes.of(device, own)
         bandwidth = self._memory.bandwidth_bytes_per_second
-        forward = forward_times(device, own, precision, bytes_per_second=bandwidth)
+        forward = forward_times(device, profiles, precision, bytes_per_second=bandwidth)
         self._products = _all_phases(forward, device, own, precision)
         self._provenance = Provenance.INTERPOLATED if forward.is_measured else Provenance.DATASHEET
         wide = attention_precision(precision)
         if wide is not precision:
-            forward = forward_times(device, own, wide, bytes_per_second=bandwidth)
+            forward = forward_times(device, profiles, wide, bytes_per_second=bandwidth)
         rate, dtypes = forward.best_flops_per_second, measured_formats(device, wide)
         self._batched: BatchedTimes = batched_times(
             own,
             dtypes=dtypes,
-            roofline=unmeasured_roofline(device, wide, bytes_per_second=bandwidth),
+            roofline=datasheet_roofline(device, wide, bytes_per_second=bandwidth),
             product_rate=rate,
             product_provenance=self._provenance,
         )
-        self._attention = AttentionTimes.of(own, dtypes=dtypes, product_rate=rate)
+        self._attention = attention_times(device, profiles, wide, product_rate=rate)
         self._answers: dict[tuple[MatrixProduct | AttentionCore | MemoryPass, Phase], Estimate] = {}
 
     def matrix_product(self, op: MatrixProduct, *, phase: Phase) -> Estimate:
@@ -143,21 +146,65 @@ def phase_shape(op: MatrixProduct, phase: Phase) -> tuple[int, int, int]:
 def forward_times(
     device: Device, profiles: Sequence[Profile], precision: Precision, *, bytes_per_second: BytesPerSecond
 ) -> ProductTimes:
-    """Return the forward times of products: measured ones, else the datasheet's.
+    """Return the forward times of products: measured ones, a relative's, else the datasheet's.
 
-    Raises MissingMeasurements where there is neither.
+    Raises MissingMeasurements where there is none of them.
     """
-    roofline = unmeasured_roofline(device, precision, bytes_per_second=bytes_per_second)
-    stacks = stacks_of(profiles, dtypes=measured_formats(device, precision), phase=Phase.FORWARD)
-    if stacks:
-        if not roofline.flops_per_second:
-            roofline = replace(roofline, flops_per_second=max(map(best_rate_of, stacks)))
-        return product_times(stacks, roofline, family_pace=family_pace(device))
+    own = profiles_of(device, profiles)
+    roofline = datasheet_roofline(device, precision, bytes_per_second=bytes_per_second)
+    stacks = stacks_of(own, dtypes=measured_formats(device, precision), phase=Phase.FORWARD)
+    if stacks and not roofline.flops_per_second:
+        roofline = replace(roofline, flops_per_second=max(map(best_rate_of, stacks)))
+
+    def borrow(num_rows: int) -> Borrowed | None:
+        # Enough rows of its own tell more of a device than another architecture does.
+        enough = num_rows >= LEAST_OWN
+        return borrowed_products(device, profiles, precision, roofline, only_same_architecture=enough)
+
+    times = product_times(stacks, roofline, family_pace=family_pace(device), borrow=borrow)
+    return times or _from_datasheet(device, own, precision, roofline)
+
+
+def _from_datasheet(
+    device: Device, own: Sequence[Profile], precision: Precision, roofline: Roofline
+) -> ProductTimes:
+    """Return the roofline, at the rate of the best shape where somebody searched for it."""
+    best = best_shape_rate(own, dtypes=measured_formats(device, precision))
+    if best is not None:
+        roofline = replace(roofline, flops_per_second=LARGE_OVER_BEST * best)
     if roofline.flops_per_second > 0:
         return datasheet_times(roofline, relative_error=DATASHEET_ERROR)
     raise MissingMeasurements(
         f"no measurement and no datasheet rate of {precision} on {device.name}", device=device.name
     )
+
+
+def attention_times(
+    device: Device, profiles: Sequence[Profile], precision: Precision, *, product_rate: FlopsPerSecond
+) -> AttentionTimes:
+    """Return the times of the attention core: measured ones, else the nearest relative's.
+
+    A relative's cores take as much longer here as its products do.
+    """
+    own = AttentionTimes.of(
+        profiles_of(device, profiles),
+        dtypes=measured_formats(device, precision),
+        product_rate=product_rate,
+    )
+    if own.tables:
+        return own
+    for lender in lenders_of(device, profiles, precision):
+        dtypes = measured_formats(lender.device, lender.precision)
+        theirs = AttentionTimes.of(lender.profiles, dtypes=dtypes, product_rate=product_rate)
+        if theirs.tables and lender.precision is precision:
+            bandwidth = lender.device.memory_bandwidth_bytes_per_second
+            rate = forward_times(lender.device, lender.profiles, precision, bytes_per_second=bandwidth)
+            return theirs.lent(
+                rate.best_flops_per_second / product_rate,
+                relative_error=lender.relative_error,
+                provenance=Provenance.INTERPOLATED if lender.is_same_chip else Provenance.DATASHEET,
+            )
+    return own
 
 
 def _all_phases(
@@ -175,14 +222,3 @@ def family_pace(device: Device) -> Pace:
     """Return the pace of a running step over bursts for the family of a device."""
     family = device.architecture.replace("-", " ").split(" ")[0]
     return FAMILY_PACES.get(family, OTHER_PACE)
-
-
-def unmeasured_roofline(
-    device: Device, precision: Precision, *, bytes_per_second: BytesPerSecond
-) -> Roofline:
-    """Return what a product takes by the datasheet; its rate is zero where that has none."""
-    return Roofline(
-        flops_per_second=DATASHEET_EFFICIENCY * (datasheet_peak(device, precision) or 0.0),
-        bytes_per_second=bytes_per_second,
-        element_bytes=OPERAND_BYTES[precision],
-    )

@@ -10,17 +10,21 @@ class GroupShape:
     """``size`` ranks, each ``stride`` devices after the one before.
 
     ``ranks_per_level`` says how many of them share one domain of each level, innermost first; the
-    last is ``size``. Groups of one mesh axis all talk at once, so no rank finds silent neighbours.
+    last is ``size``. Groups of one mesh axis all talk at once, so no rank finds silent neighbours;
+    where only some devices talk, ``talking`` counts the consecutive ones that do.
     """
 
     size: int
     stride: int
     ranks_per_node: int
     ranks_per_level: tuple[int, ...]
+    talking: int
 
 
-def group_shape(group: NodeGroup, *, size: int, stride: int = 1) -> GroupShape:
+def group_shape(group: NodeGroup, *, size: int, stride: int = 1, talking: int | None = None) -> GroupShape:
     """Return the shape of ``size`` ranks ``stride`` apart in the numbering of a node group.
+
+    ``talking`` consecutive devices talk at once; None means all.
 
     Raises ValueError when they do not fit in the group or in its outermost level.
     """
@@ -41,6 +45,7 @@ def group_shape(group: NodeGroup, *, size: int, stride: int = 1) -> GroupShape:
         stride=stride,
         ranks_per_node=_ranks_within(group.devices_per_node, size=size, stride=stride),
         ranks_per_level=per_level,
+        talking=group.num_devices if talking is None else talking,
     )
 
 

@@ -11,11 +11,12 @@ from planner.cluster import Device
 from planner.cost.attention import core_tables
 from planner.cost.attention_rows import core_rows
 from planner.cost.collective_rows import MeasuredCollectives
-from planner.cost.compute import GRADIENT_RATIOS, family_pace, unmeasured_roofline
+from planner.cost.compute import GRADIENT_RATIOS, family_pace
+from planner.cost.lenders import datasheet_roofline
 from planner.cost.matrix_products import ProductTimes, product_times
-from planner.cost.precision_rows import measured_formats
 from planner.cost.product_rows import Stack, stacks_of
 from planner.cost.surface import left_out
+from planner.formats import measured_formats
 from planner.job import Precision
 from planner.profile import Profile
 from planner.workload.operators import Collective, Phase
@@ -69,10 +70,12 @@ def _product_errors(profile: Profile, device: Device) -> Iterator[tuple[str, Flo
         stacks = stacks_of([profile], dtypes=dtypes, phase=Phase.FORWARD)
         if not stacks:
             continue
-        roofline = unmeasured_roofline(
+        roofline = datasheet_roofline(
             device, precision, bytes_per_second=device.memory_bandwidth_bytes_per_second
         )
         times = product_times(stacks, roofline, family_pace=family_pace(device))
+        if times is None:
+            continue
         grids = [one.misses[~np.isnan(one.misses)] for one in times.grids]
         yield f"matrix_product {precision} forward", np.concatenate([*grids, np.zeros(0)])
         yield f"matrix_product {precision} forward, scattered", _scattered(times, stacks)

@@ -1,7 +1,7 @@
 """The time of one matrix product of any shape, from measured ones of the same device and format."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -17,7 +17,7 @@ from planner.cost.product_grid import (
     standing_rows,
     surface_through,
 )
-from planner.cost.product_rows import Stack
+from planner.cost.product_rows import Stack, together
 from planner.units import FlopsPerSecond, Seconds
 
 Shape = tuple[int, int, int]
@@ -25,10 +25,14 @@ SecondsOf = Callable[[float, float, float], Seconds]
 
 LEAST_SUSTAINED: Final = 12
 """So many products at a step's pace fix the pace; fewer leave it to the family of the device."""
+LEAST_OWN: Final = 8
+"""So many scattered rows tell more of a device than a relative does."""
 EXACT_ERROR: Final = 0.02
 SCATTERED_ERROR: Final = 0.10
 OUTSIDE_ERROR: Final = 0.15
-"""Relative errors, one standard deviation: run to run; between scattered rows; beyond measured sizes."""
+ANCHORED_ERROR: Final = 0.08
+"""Relative errors, one standard deviation: run to run; between scattered rows; beyond measured sizes;
+between own rows on a relative's surface."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +44,51 @@ class Pace:
 
 
 BURST_IS_PACE: Final = Pace(factor=1.0, relative_error=0.0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """start + FLOP / rate + elements / their rate: what scattered rows can tell."""
+
+    start_seconds: Seconds
+    seconds_per_flop: float
+    seconds_per_element: float
+
+    def seconds(self, m: float, n: float, k: float) -> Seconds:
+        """Return the time of C[m, n] = A[m, k] B[k, n]."""
+        elements = m * k + k * n + m * n
+        return (
+            self.start_seconds + self.seconds_per_flop * 2.0 * m * n * k + self.seconds_per_element * elements
+        )
+
+    def scaled(self, *, per_flop: float, per_element: float) -> "Line":
+        """Return the line of a device that takes so many times as long for a FLOP and for an element."""
+        return replace(
+            self,
+            seconds_per_flop=per_flop * self.seconds_per_flop,
+            seconds_per_element=per_element * self.seconds_per_element,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Borrowed:
+    """Times of a relative, in bursts or at a step's pace, on the roofline of the device itself.
+
+    ``level`` is the factor by which best shapes say that the device is slower; None where nobody
+    searched. ``relative_error`` is how far relatives of this closeness lie apart.
+    """
+
+    base: SecondsOf
+    best_flops_per_second: FlopsPerSecond
+    grids: tuple[Grid, ...]
+    is_burst: bool
+    relative_error: float
+    is_same_chip: bool = False
+    level: float | None = None
+
+
+Borrow = Callable[[int], Borrowed | None]
+"""Returns what a relative tells of a device that has so many scattered rows of its own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -74,7 +123,7 @@ class ProductTimes:
     def of_phase(self, rows: Sequence[Stack], *, ratio: float) -> "ProductTimes":
         """Return the times of a gradient: ``ratio`` times these, bounded by the rows of its own."""
         base = self.base
-        points = _together([stack for stack in rows if not stack.is_burst])
+        points = together([stack for stack in rows if not stack.is_burst])
         envelope = Envelope.of(points.shapes, points.seconds)
         return ProductTimes(
             base=lambda m, n, k: ratio * base(m, n, k),
@@ -88,22 +137,28 @@ class ProductTimes:
         )
 
 
-def product_times(stacks: Sequence[Stack], roofline: Roofline, *, family_pace: Pace) -> ProductTimes:
-    """Return the times of all shapes from the stacks' rows, of which there is at least one.
+def product_times(
+    stacks: Sequence[Stack], roofline: Roofline, *, family_pace: Pace, borrow: Borrow | None = None
+) -> ProductTimes | None:
+    """Return the times of all shapes from the stacks' rows, or from a relative's; None where there are none.
 
     Grids make the surface: of several stacks the slower at each shape, since times at a step's pace
     stay proportional to that one. Rows at that pace fix the factor and bound the surface; scattered
-    bursts count only where nothing else does.
+    bursts count only where nothing else does. Without a grid a relative may lend its own.
     """
-    sustained = [stack for stack in stacks if not stack.is_burst]
+    sustained = together([stack for stack in stacks if not stack.is_burst])
     bursts = [stack for stack in stacks if stack.is_burst]
-    for candidates, pace in ((sustained, BURST_IS_PACE), (bursts, family_pace)):
+    for candidates, pace in (([sustained], BURST_IS_PACE), (bursts, family_pace)):
         grids = [one for one in (grid(stack, roofline) for stack in candidates) if one is not None]
         if grids:
-            return _from_grids(grids, _together(sustained), roofline, pace=pace)
-    if sustained:
-        return _from_points(_together(sustained), pace=BURST_IS_PACE)
-    return _from_points(_together(bursts), pace=family_pace)
+            return _from_grids(grids, sustained, roofline, pace=pace)
+    num_rows = max(len(sustained.seconds), len(together(bursts).seconds))
+    borrowed = borrow(num_rows) if borrow else None
+    if borrowed is not None:
+        return _from_borrowed(borrowed, sustained, together(bursts), family_pace=family_pace)
+    if len(sustained.seconds):
+        return _from_points(sustained, pace=BURST_IS_PACE)
+    return _from_points(together(bursts), pace=family_pace) if bursts else None
 
 
 def datasheet_times(roofline: Roofline, *, relative_error: float) -> ProductTimes:
@@ -137,51 +192,77 @@ def _from_grids(grids: Sequence[Grid], points: Stack, roofline: Roofline, *, pac
     )
 
 
-def _from_points(points: Stack, *, pace: Pace) -> ProductTimes:
-    """Return start + FLOP / rate + bytes / bandwidth, fitted to the points and bounded by them."""
-    m, n, k = points.shapes.T.astype(np.float64)
-    moved = m * k + k * n + m * n
-    seconds = points.seconds * pace.factor
-    start, per_flop, per_element = fit_nonnegative(
-        [np.ones(len(seconds)), points.flops, moved], seconds, needed=1
-    ).tolist()
-    paced = Stack(shapes=points.shapes, seconds=seconds, is_burst=points.is_burst)
-    envelope = Envelope.of(paced.shapes, seconds)
+def _from_borrowed(borrowed: Borrowed, sustained: Stack, bursts: Stack, *, family_pace: Pace) -> ProductTimes:
+    """Return a relative's times, at the level that the device's own rows set where there are enough."""
+    pace, error = _borrowed_pace(borrowed, sustained, bursts, family_pace)
+    base, factor = borrowed.base, pace.factor
+    envelope = Envelope.of(sustained.shapes, sustained.seconds)
     return ProductTimes(
-        base=lambda m, n, k: start + per_flop * 2.0 * m * n * k + per_element * (m * k + k * n + m * n),
+        base=lambda m, n, k: factor * base(m, n, k),
+        points=envelope,
+        hits=_hits(sustained),
+        grids=borrowed.grids,
+        best_flops_per_second=max(
+            borrowed.best_flops_per_second / factor, _best_rate_of(sustained, envelope)
+        ),
+        interpolation_error=error,
+        pace_error=pace.relative_error,
+        is_measured=borrowed.is_same_chip or error == ANCHORED_ERROR,
+    )
+
+
+def _borrowed_pace(
+    borrowed: Borrowed, sustained: Stack, bursts: Stack, family_pace: Pace
+) -> tuple[Pace, float]:
+    """Return the factor on a relative's times, and the error of their level.
+
+    Without own rows at a step's pace the family's pace comes on top of bursts.
+    """
+    if len(sustained.seconds) >= LEAST_SUSTAINED:
+        return _pace_of(sustained, borrowed.base, least_factor=0.0), ANCHORED_ERROR
+    if len(bursts.seconds) >= LEAST_SUSTAINED:
+        level = _pace_of(bursts, borrowed.base, least_factor=0.0).factor
+        return replace(family_pace, factor=level * family_pace.factor), ANCHORED_ERROR
+    level = 1.0 if borrowed.level is None else borrowed.level
+    pace = family_pace if borrowed.is_burst else BURST_IS_PACE
+    return replace(pace, factor=level * pace.factor), borrowed.relative_error
+
+
+def fitted_line(points: Stack) -> Line:
+    """Return the line with the least relative squares through the points, of which there is at least one."""
+    m, n, k = points.shapes.T.astype(np.float64)
+    columns = [np.ones(len(points.seconds)), points.flops, m * k + k * n + m * n]
+    start, per_flop, per_element = fit_nonnegative(columns, points.seconds, needed=1).tolist()
+    return Line(start_seconds=start, seconds_per_flop=per_flop, seconds_per_element=per_element)
+
+
+def _from_points(points: Stack, *, pace: Pace) -> ProductTimes:
+    """Return a line fitted to the points and bounded by them."""
+    paced = replace(points, seconds=points.seconds * pace.factor)
+    line = fitted_line(paced)
+    envelope = Envelope.of(paced.shapes, paced.seconds)
+    return ProductTimes(
+        base=line.seconds,
         points=envelope,
         hits=_hits(points),
         grids=(),
-        best_flops_per_second=max(1.0 / per_flop, _best_rate_of(paced, envelope)),
+        best_flops_per_second=max(1.0 / line.seconds_per_flop, _best_rate_of(paced, envelope)),
         interpolation_error=SCATTERED_ERROR,
         pace_error=pace.relative_error,
     )
 
 
-def _pace_of(points: Stack, surface: SecondsOf) -> Pace:
+def _pace_of(points: Stack, surface: SecondsOf, *, least_factor: float = 1.0) -> Pace:
     """Return the median of the points' times over the surface's, and its spread."""
     ratios = np.log(
         [time / surface(*shape) for shape, time in zip(points.shapes.tolist(), points.seconds, strict=True)]
     )
     middle = float(np.median(ratios))
     spread = NORMAL_MEDIAN * float(np.median(np.abs(ratios - middle)))
-    return Pace(factor=max(1.0, float(np.exp(middle))), relative_error=spread)
-
-
-def _together(stacks: Sequence[Stack]) -> Stack:
-    """Return the rows of all stacks as one."""
-    if not stacks:
-        return Stack(shapes=np.zeros((0, 3), dtype=np.int64), seconds=np.zeros(0), is_burst=False)
-    return Stack(
-        shapes=np.concatenate([stack.shapes for stack in stacks]),
-        seconds=np.concatenate([stack.seconds for stack in stacks]),
-        is_burst=stacks[0].is_burst,
-    )
+    return Pace(factor=max(least_factor, float(np.exp(middle))), relative_error=spread)
 
 
 def _hits(stack: Stack) -> frozenset[Shape]:
-    if stack.is_relative:
-        return frozenset()
     return frozenset((m, n, k) for m, n, k in stack.shapes.tolist())
 
 

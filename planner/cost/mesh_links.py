@@ -59,8 +59,9 @@ class MeshLinks:
         stages = self.mesh.pipeline_parallel
         if stages == 1 or not payload:
             return NOTHING
-        stride = axis_stride(self.mesh, "pipeline_parallel") * (stages - 1)
-        shape = group_shape(self.group, size=2, stride=stride)
+        # The stages between the ends are silent.
+        in_stage = axis_stride(self.mesh, "pipeline_parallel")
+        shape = group_shape(self.group, size=2, stride=in_stage * (stages - 1), talking=in_stage)
         estimate = self.collectives.seconds(Collective.ALL_REDUCE, payload_bytes=payload, shape=shape)
         return booked(estimate, cause=Cause.PIPELINE, family=Family.COLLECTIVE)
 
@@ -74,6 +75,6 @@ class MeshLinks:
 
     def _neighbours(self, size: int, stride: int) -> GroupShape:
         """Return the shape of two neighbours among ``size`` ranks, over their slowest boundary."""
-        crosses = stride * size > self.group.devices_per_node
-        apart = max(stride, self.group.devices_per_node) if crosses else stride
+        domains = (self.group.devices_per_node, *(level.devices for level in self.group.levels))
+        apart = max([stride, *(devices for devices in domains if devices < stride * size)])
         return group_shape(self.group, size=2, stride=apart)

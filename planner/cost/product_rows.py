@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.measurements import KernelTable
+from planner.measurements import KernelTable, Source
 from planner.profile import Profile
 from planner.units import FlopsPerSecond
 from planner.workload.operators import Phase
@@ -19,20 +19,24 @@ LEAST_FILL: Final = 0.4
 """A grid counts as one when this share of its nodes was measured; else its rows are scattered points."""
 LEAST_LADDER: Final = 3
 """A grid has at least so many sizes along each axis."""
+BURSTS: Final = "burst_sources"
+"""The fact that names sources which time short bursts on a cool device."""
+BEST_SHAPES: Final = "best_shape_sources"
+"""The fact that names sources which searched for the shape that runs best."""
+HOST_BOUND: Final = "host_bound_seconds"
+"""The fact that says below which time a source shows the host's launch rather than the device."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Stack:
     """Distinct products that one software stack was timed on: shapes [rows, 3] as m, n, k.
 
-    ``is_burst`` tells short bursts on a cool device from kernels at the pace of a running step;
-    ``is_relative`` that another device with the same chip was timed.
+    ``is_burst`` tells short bursts on a cool device from kernels at the pace of a running step.
     """
 
     shapes: Shapes
     seconds: Floats
     is_burst: bool
-    is_relative: bool = False
 
     @property
     def flops(self) -> Floats:
@@ -49,31 +53,75 @@ def best_rate_of(stack: Stack) -> FlopsPerSecond:
     return float((stack.flops / stack.seconds).max())
 
 
+def best_shape_rate(profiles: Sequence[Profile], *, dtypes: Sequence[str]) -> FlopsPerSecond | None:
+    """Return the best rate that searches for the best shape found, or None where nobody searched."""
+    rates = [
+        best_rate_of(_stack((True, ""), [found]))
+        for profile, table in _tables(profiles, dtypes=dtypes, phase=Phase.FORWARD)
+        for found in [
+            _rows_where(table, [_is_of(source, profile, BEST_SHAPES) for source in profile.sources])
+        ]
+        if len(found)
+    ]
+    return max(rates, default=None)
+
+
 def stacks_of(profiles: Sequence[Profile], *, dtypes: Sequence[str], phase: Phase) -> tuple[Stack, ...]:
     """Return the stacks that timed one phase of products in any of the formats.
 
-    Bursts of different files are different stacks; rows at a step's pace are one.
+    Bursts of different files are different stacks; rows at a step's pace are one. Rows that time the
+    host's launch count as none, and so do best shapes of a search.
     """
     parts: dict[StackKey, list[KernelTable]] = {}
-    for profile in profiles:
-        for table in profile.tables("matrix_product"):
-            if table.dtype in dtypes and table.phase == phase:
-                for key, rows in _by_stack(profile, table):
-                    parts.setdefault(key, []).append(rows)
+    for profile, table in _tables(profiles, dtypes=dtypes, phase=phase):
+        for key, rows in _by_stack(profile, table):
+            parts.setdefault(key, []).append(rows)
     return tuple(_stack(key, rows) for key, rows in sorted(parts.items(), key=lambda item: item[0]))
 
 
-StackKey = tuple[bool, bool, str]
-"""Whether bursts were timed, whether on a relative, and a name."""
+def together(stacks: Sequence[Stack]) -> Stack:
+    """Return the rows of all stacks as one."""
+    if not stacks:
+        return Stack(shapes=np.zeros((0, 3), dtype=np.int64), seconds=np.zeros(0), is_burst=False)
+    return Stack(
+        shapes=np.concatenate([stack.shapes for stack in stacks]),
+        seconds=np.concatenate([stack.seconds for stack in stacks]),
+        is_burst=stacks[0].is_burst,
+    )
+
+
+StackKey = tuple[bool, str]
+"""Whether bursts were timed, and a name."""
+
+
+def _tables(
+    profiles: Sequence[Profile], *, dtypes: Sequence[str], phase: Phase
+) -> Iterator[tuple[Profile, KernelTable]]:
+    for profile in profiles:
+        for table in profile.tables("matrix_product"):
+            if table.dtype in dtypes and table.phase == phase:
+                yield profile, table
 
 
 def _by_stack(profile: Profile, table: KernelTable) -> Iterator[tuple[StackKey, KernelTable]]:
+    bounds = profile.facts.get(HOST_BOUND, {})
     for number in np.unique(table.source_index).tolist():
         source = profile.sources[number]
-        is_burst = source.source in profile.facts.get("burst_sources", ())
-        is_relative = source.source in profile.facts.get("relative_sources", ())
+        if _is_of(source, profile, BEST_SHAPES):
+            continue
+        is_burst = _is_of(source, profile, BURSTS)
         name = f"{source.source}\n{source.source_ref}" if is_burst else ""
-        yield (is_burst, is_relative, name), table.rows(np.flatnonzero(table.source_index == number))
+        counts = (table.source_index == number) & (table.seconds >= bounds.get(source.source, 0.0))
+        if counts.any():
+            yield (is_burst, name), table.rows(np.flatnonzero(counts))
+
+
+def _is_of(source: Source, profile: Profile, fact: str) -> bool:
+    return source.source in profile.facts.get(fact, ())
+
+
+def _rows_where(table: KernelTable, is_wanted: Sequence[bool]) -> KernelTable:
+    return table.rows(np.flatnonzero(np.array(is_wanted, dtype=bool)[table.source_index]))
 
 
 def _shapes(table: KernelTable) -> Shapes:
@@ -87,8 +135,7 @@ def _stack(key: StackKey, tables: Sequence[KernelTable]) -> Stack:
     order = np.lexsort((times, inverse.reshape(-1)))
     starts = np.searchsorted(inverse.reshape(-1)[order], np.arange(len(unique) + 1))
     middle = (starts[:-1] + starts[1:] - 1) // 2
-    is_burst, is_relative, _ = key
-    return Stack(shapes=unique, seconds=times[order][middle], is_burst=is_burst, is_relative=is_relative)
+    return Stack(shapes=unique, seconds=times[order][middle], is_burst=key[0])
 
 
 def grid_of(stack: Stack) -> tuple[tuple[Floats, ...], NDArray[np.bool_]] | None:

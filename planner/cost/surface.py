@@ -71,9 +71,9 @@ def running_maximum(values: Floats) -> Floats:
     return values
 
 
-def running_minimum(values: Floats) -> Floats:
-    """Return the greatest function below the values that is monotone along every axis."""
-    for axis in range(values.ndim):
+def running_minimum(values: Floats, *, axes: Sequence[int] | None = None) -> Floats:
+    """Return the greatest function below the values that is monotone along some axes, or along all."""
+    for axis in range(values.ndim) if axes is None else axes:
         values = np.flip(np.minimum.accumulate(np.flip(values, axis=axis), axis=axis), axis=axis)
     return values
 

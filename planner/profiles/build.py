@@ -1,107 +1,84 @@
 """Makes the built-in profiles from a folder of published measurements.
 
 ``python -m planner.profiles.build FOLDER [TARGET]``, where FOLDER holds kernels.csv.gz,
-collectives.csv.gz and memory_links.csv with times in microseconds and rates in 10^9 B/s. Rows keep
-their source; what the planner does not price yet (state-space kernels, whole layers) is left out, and
-so are rows that show how a host launches rather than how a device computes.
+collectives.csv.gz and memory_links.csv with times in microseconds and rates in 10^9 B/s. Every row is
+taken, with its source; the facts of a profile say how each source measured.
 """
 
 import csv
 import gzip
 import json
+import re
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from planner.devices import device_facts
-from planner.measurements import REQUIRED_DIMS
 from planner.profile import FORMAT
 from planner.profile_columns import columns_from_rows
 from planner.profile_document import read_rows
+from planner.profiles.published import collective_rows, kernel_rows, transfer_rows
+from planner.profiles.systems import HOST_PREFIX, HOSTS, SYSTEMS
 
 HERE: Final = Path(__file__).parent
-SYSTEMS: Final = {
-    "a100-sxm-40gb": "A100-SXM4-40GB",
-    "a100-sxm-80gb": "A100-SXM4-80GB",
-    "h100-sxm": "H100-SXM5-80GB",
-    "h200-sxm": "H200-SXM-141GB",
-    "b200": "B200-SXM-180GB",
+INDEX: Final = "index.json"
+FILES: Final = {
+    "kernels.csv.gz": kernel_rows,
+    "collectives.csv.gz": collective_rows,
+    "memory_links.csv": transfer_rows,
 }
-"""Name of the profile and the device that its rows were measured on."""
-SAME_CHIP: Final = {"A100-SXM4-40GB": "A100-SXM4-80GB"}
-"""Devices with the chip, power limit and links of another: its products, attention and collectives count."""
-MEMORY_BOUND_SHARE: Final = 0.6
-"""Beyond this share of its bandwidth the memory shows in the time of a product."""
-HALF_BYTES: Final = 2
-"""Bytes of an operand element in sixteen bits."""
-RELATIVE_OPERATORS: Final = frozenset({"matrix_product", "attention"})
-OPERATORS: Final = {
-    "gemm": "matrix_product",
-    "bmm": "batched_matrix_product",
-    "grouped_gemm": "grouped_matrix_product",
-    "attention": "attention",
-    "act_mul": "gated_activation",
-    "add": "add",
-    "dropout": "dropout",
-    "embedding": "embedding",
-    "gelu": "gelu",
-    "layernorm": "layer_norm",
-    "rmsnorm": "rms_norm",
-    "rope": "rotary",
-    "softmax": "softmax",
-}
-PHASES: Final = {
-    "fwd": "forward",
-    "bwd": "backward",
-    "bwd_dgrad": "input_gradient",
-    "bwd_wgrad": "weight_gradient",
-    "opt": "optimizer",
-}
-OPERATIONS: Final = {"send_recv": "send_receive"}
-DIMS: Final = {
-    "matrix_product": {},
-    "batched_matrix_product": {"b": "batch"},
-    "grouped_matrix_product": {"g": "groups"},
-    "attention": {
-        "b": "batch",
-        "s": "sequence",
-        "h": "heads",
-        "kvh": "kv_heads",
-        "d": "head_dim",
-        "dv": "value_dim",
-    },
-    "rotary": {"kvh": "kv_heads", "d": "head_dim"},
-}
+"""Published tables, and what makes their rows those of a profile."""
 LICENCES: Final = {
     "aiconfigurator": "Apache-2.0",
     "NeuSight": "MIT",
+    "ROCm/aiter": "MIT",
     "sailor": "MIT",
     "vidur": "MIT",
     "SimuMax": "Apache-2.0",
     "vTrain": "MIT",
+    "nnscaler": "MIT",
     "stas00": "CC-BY-SA-4.0 (figures only)",
     "mag-": "figures only",
     "aws-samples": "MIT-0",
     "coreweave": "figures only",
     "NVIDIA/nvbandwidth": "Apache-2.0",
+    "DeepSpeed": "Apache-2.0",
     "github.com": "public posts, figures only",
 }
-BURST_SOURCES: Final = ("aiconfigurator", "vidur", "stas00", "mag-")
+BURST_SOURCES: Final = ("aiconfigurator", "vidur", "stas00", "mag-", "ROCm/aiter")
 """Sources that time short bursts on a cool device, rather than kernels inside a running training step."""
+BEST_SHAPE_SOURCES: Final = ("stas00", "mag-")
+"""Sources that searched for the shape that runs best."""
 EAGER_SOURCES: Final = ("NeuSight", "sailor")
 """Sources whose memory-bound passes run as an eager framework runs them, several kernels for one pass."""
-LAUNCH_BOUND: Final = ("sailor", 200.0)
-"""A source whose times hold the host's launch, and the microseconds above which that no longer shows."""
+COPYING_SOURCES: Final = ("sailor", "nnscaler")
+"""Sources whose gathers, scatters and exchanges include the framework's copies of their parts."""
+HOST_BOUND: Final = {"sailor": 200e-6}
+"""Sources whose times hold the host's launch, and the seconds above which that no longer shows."""
+STAGED: Final = {"L40S-48GB": 2, "RTX-3090-24GB": 2}
+"""Machines without peer access between sockets, and the ranks beyond which their collectives show it."""
+STACK: Final = re.compile(r"systems/data/\w+/\w+/(?P<stack>\w+)/(?P<version>[\w.]+)/")
+
+Rows = Mapping[str, list[Mapping[str, str]]]
 
 
 def main(folder: Path, target: Path = HERE) -> None:
-    """Write one compressed file per system, beside this module unless told otherwise."""
-    for system, device in SYSTEMS.items():
-        document = profile_document(folder, name=f"{system}/published", device=device)
+    """Write one compressed file per system and an index, beside this module unless told otherwise."""
+    tables, index = tables_of(folder), {}
+    for system in sorted([*SYSTEMS, HOSTS]):
+        document = profile_document(tables, system)
         packed = packed_profile(document)
         (target / f"{system}.json.gz").write_bytes(packed)
+        index[system] = index_entry(document)
         sys.stdout.write(f"{system}: {len(document['kernels'])} kernels, {len(packed)} B\n")
+    (target / INDEX).write_text(_index_text(index), encoding="utf-8")
+
+
+def tables_of(folder: Path) -> Mapping[str, Rows]:
+    """Return the rows of each file of a folder, by device."""
+    return {name: _by_device(folder / name) for name in FILES}
 
 
 def packed_profile(document: Mapping[str, Any]) -> bytes:
@@ -113,131 +90,98 @@ def packed_profile(document: Mapping[str, Any]) -> bytes:
     return gzip.compress(columns.encode(), compresslevel=9, mtime=0)
 
 
-def profile_document(folder: Path, *, name: str, device: str) -> dict[str, Any]:
-    """Return the profile document of one device."""
-    relative = SAME_CHIP.get(device)
-    kernels = list(_kernels(_rows(folder / "kernels.csv.gz", device=device)))
-    collectives = list(_collectives(_rows(folder / "collectives.csv.gz", device=device)))
-    transfers = list(_transfers(_rows(folder / "memory_links.csv", device=device)))
-    relatives = [] if relative is None else _relatives(folder, device=device, relative=relative)
-    kernels += [row for row in relatives if "operator" in row]
-    collectives += [row for row in relatives if "operation" in row]
-    used = sorted({row["source"] for row in (*kernels, *collectives, *transfers)})
+def index_entry(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what can be known of a profile without opening it: its device, and rows of each kind."""
+    products: Counter[str] = Counter()
+    for row in document["kernels"]:
+        if row["operator"] in {"matrix_product", "attention"} and row["phase"] == "forward":
+            products[f"{row['operator']} {row['dtype']}"] += 1
+    operations = Counter(row["operation"] for row in document["collectives"])
+    return {"device": document["device"], "rows": dict(sorted((products + operations).items()))}
+
+
+def profile_document(tables: Mapping[str, Rows], system: str) -> dict[str, Any]:
+    """Return the profile document of one system; ``tables`` holds the rows of each file by device."""
+    measured = SYSTEMS.get(system)
+    published_as = HOSTS if measured is None else measured.published_as
+    kernels, collectives, transfers = (
+        list(convert(tables[name].get(published_as, ()))) for name, convert in FILES.items()
+    )
+    device = HOSTS if measured is None else measured.device
+    rows = [*kernels, *collectives, *transfers]
     return {
         "format": FORMAT,
-        "name": name,
+        "name": f"{system}/published",
         "device": device,
-        "software": {},
-        "facts": {
-            "licences": {source: _licence(source) for source in used},
-            "burst_sources": [source for source in used if source.startswith(BURST_SOURCES)],
-            "eager_sources": [source for source in used if source.startswith(EAGER_SOURCES)],
-            "relative_sources": sorted({row["source"] for row in relatives}),
-            "link_bandwidth_bytes_per_second": device_facts(device)["link"]["bandwidth_bytes_per_second"],
-        },
+        "software": _software(rows),
+        "facts": _source_facts({row["source"] for row in rows}) | _link_facts(device),
         "kernels": kernels,
         "collectives": collectives,
         "transfers": transfers,
     }
 
 
-def _rows(file: Path, *, device: str) -> Iterator[Mapping[str, str]]:
+def _by_device(file: Path) -> Rows:
+    rows: dict[str, list[Mapping[str, str]]] = defaultdict(list)
     with gzip.open(file, "rt") if file.suffix == ".gz" else file.open() as lines:
         for row in csv.DictReader(lines):
-            if row.get("device", row.get("device_or_host")) == device:
-                yield row
+            name = row.get("device") or row["device_or_host"]
+            rows[HOSTS if name.startswith(HOST_PREFIX) else name].append(row)
+    return rows
 
 
-def _relatives(folder: Path, *, device: str, relative: str) -> list[dict[str, Any]]:
-    """Return what was measured on another device with the same chip, marked as such in its source.
+def _source_facts(sources: set[str]) -> dict[str, Any]:
+    used = sorted(sources)
+    return {
+        "licences": {source: _licence(source) for source in used},
+        "burst_sources": [source for source in used if source.startswith(BURST_SOURCES)],
+        "best_shape_sources": [source for source in used if source.startswith(BEST_SHAPE_SOURCES)],
+        "eager_sources": [source for source in used if source.startswith(EAGER_SOURCES)],
+        "copying_sources": [source for source in used if source.startswith(COPYING_SOURCES)],
+        "host_bound_seconds": {
+            source: seconds
+            for source in used
+            for prefix, seconds in HOST_BOUND.items()
+            if source.startswith(prefix)
+        },
+    }
 
-    Only products that the device's own memory, which may be slower, would not hold up.
-    """
-    kernels = _kernels(_rows(folder / "kernels.csv.gz", device=relative))
-    collectives = _collectives(_rows(folder / "collectives.csv.gz", device=relative))
-    bandwidth = device_facts(device)["memory_bandwidth_bytes_per_second"]
-    wanted = [
-        row
-        for row in kernels
-        if row["operator"] in RELATIVE_OPERATORS and not _is_memory_bound(row, bandwidth=bandwidth)
-    ]
-    inside = [row for row in collectives if row["inter_link"] is None]
-    return [row | {"source": f"{row['source']}, on {relative}"} for row in (*wanted, *inside)]
+
+def _link_facts(device: str) -> dict[str, Any]:
+    """Return the bandwidth of the link inside a node that collectives ran over: PCIe where there is none."""
+    if device == HOSTS:
+        return {}
+    facts = device_facts(device)
+    link = facts["link"]["bandwidth_bytes_per_second"] or facts.get("host_link_bytes_per_second")
+    staged = {"staged_above_ranks": STAGED[device]} if device in STAGED else {}
+    return ({"link_bandwidth_bytes_per_second": link} if link else {}) | staged
 
 
-def _is_memory_bound(row: Mapping[str, Any], *, bandwidth: float) -> bool:
-    """Tell whether a product moves its operands fast enough for a slower memory to hold it up."""
-    if row["operator"] != "matrix_product":
-        return False
-    m, n, k = (row["shape"][dim] for dim in "mnk")
-    rate: float = HALF_BYTES * (m * k + k * n + m * n) / row["seconds"]
-    return rate > MEMORY_BOUND_SHARE * bandwidth
+def _software(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return the versions of the stacks and libraries that were timed, where the source says so."""
+    versions: dict[str, set[str]] = defaultdict(set)
+    for stack, version in _versions(rows):
+        versions[stack].add(version)
+    return {stack: sorted(versions[stack]) for stack in sorted(versions)}
+
+
+def _versions(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    for row in rows:
+        stack = STACK.match(row["source_ref"] or "")
+        if stack:
+            yield stack["stack"], stack["version"]
+        library = re.match(r"(NCCL|RCCL|oneCCL) (\d[\d.]*)", row.get("algorithm") or "")
+        if library:
+            yield library[1].lower(), library[2]
 
 
 def _licence(source: str) -> str:
     return next(licence for prefix, licence in LICENCES.items() if source.startswith(prefix))
 
 
-def _kernels(rows: Iterable[Mapping[str, str]]) -> Iterator[dict[str, Any]]:
-    for row in rows:
-        operator = OPERATORS.get(row["op"])
-        if operator is not None and not _is_launch(row):
-            yield {
-                "operator": operator,
-                "dtype": row["dtype"],
-                "phase": PHASES[row["phase"]],
-                "shape": _shape(operator, json.loads(row["shape"])),
-                "seconds": round(float(row["latency_us"]) * 1e-6, 12),
-                "spread_seconds": None,
-                "source": row["source"],
-                "source_ref": row["source_ref"],
-            }
-
-
-def _is_launch(row: Mapping[str, str]) -> bool:
-    source, microseconds = LAUNCH_BOUND
-    return row["source"].startswith(source) and float(row["latency_us"]) < microseconds
-
-
-def _shape(operator: str, shape: Mapping[str, Any]) -> dict[str, int]:
-    names = DIMS.get(operator, {})
-    dims = {names.get(dim, dim): int(size) for dim, size in shape.items() if isinstance(size, int)}
-    if operator == "attention":
-        dims.setdefault("value_dim", dims["head_dim"])
-        dims.setdefault("causal", 0)
-    if operator in REQUIRED_DIMS and operator != "grouped_matrix_product":
-        # A layout or a mark of the source would make a table of its own.
-        dims = {dim: size for dim, size in dims.items() if dim in REQUIRED_DIMS[operator]}
-    return dims
-
-
-def _collectives(rows: Iterable[Mapping[str, str]]) -> Iterator[dict[str, Any]]:
-    for row in rows:
-        yield {
-            "operation": OPERATIONS.get(row["op"], row["op"]),
-            "world_size": int(row["world"]),
-            "ranks_per_node": int(row["ranks_per_node"]),
-            "payload_bytes": int(float(row["bytes"])),
-            "seconds": round(float(row["latency_us"]) * 1e-6, 12),
-            "spread_seconds": None,
-            "dtype": row["dtype"] or None,
-            "algorithm": row["algo"] or None,
-            "intra_link": row["intra_link"] or None,
-            "inter_link": row["inter_link"] or None,
-            "source": row["source"],
-            "source_ref": row["source_ref"],
-        }
-
-
-def _transfers(rows: Iterable[Mapping[str, str]]) -> Iterator[dict[str, Any]]:
-    for row in rows:
-        yield {
-            "operation": row["op"],
-            "payload_bytes": int(row["bytes"]) if row["bytes"] else None,
-            "bytes_per_second": round(float(row["bandwidth_gbps"]) * 1e9),
-            "source": row["source"],
-            "source_ref": row["source_ref"],
-        }
+def _index_text(index: Mapping[str, Any]) -> str:
+    lines = [f" {json.dumps(system)}: {json.dumps(entry)}" for system, entry in index.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 if __name__ == "__main__":

@@ -241,7 +241,7 @@ def test_levels_that_nest_are_all_crossed() -> None:
 
 
 def test_devices_without_measurements_are_priced_by_their_links() -> None:
-    group = node_group(device_by_name("L40S-48GB"), node_bandwidth=25e9)
+    group = node_group(device_by_name("TPU-v4"), node_bandwidth=25e9)
     one = estimate(CollectiveCosts(group, builtin_profiles()), group, Collective.ALL_REDUCE, 2**30, size=8)
     assert one.provenance is Provenance.DATASHEET
     assert one.seconds == pytest.approx(2**30 * 2 * 7 / 8 / (0.8 * 25e9), rel=0.02)
