@@ -40,4 +40,38 @@ class MlpDocument(InputDocument):
     dropout: Share = 0.0
 
 
-BranchDocument = Annotated[AttentionDocument | MlpDocument, Field(discriminator="type")]
+class LatentAttentionDocument(InputDocument):
+    """Attention over keys and values that are kept as one narrow latent."""
+
+    type: Literal["latent_attention"]
+    hidden: Size
+    heads: Size
+    key_value_rank: Size
+    plain_dim: Size = Field(description="Width of a head's queries and keys without rotation.")
+    rotary_dim: Size = Field(description="Width of a head's queries and keys with rotation.")
+    value_dim: Size
+    query_rank: Size | None = Field(default=None, description="Null: queries straight from the input.")
+    bias: Flag = False
+    dropout: Share = 0.0
+
+
+class ExpertsDocument(InputDocument):
+    """A router, ``experts`` MLPs of which ``top_k`` work on a token, and ``shared_ffn`` that works on all."""
+
+    type: Literal["experts"]
+    hidden: Size
+    experts: Size
+    top_k: Size
+    ffn: Size
+    gated: Flag = True
+    bias: Flag = False
+    router_bias: Flag = False
+    correction_bias: Flag = False
+    shared_ffn: SizeOrNone = 0
+    shared_gate: Flag = False
+    latent: Size | None = Field(default=None, description="Width at which tokens are sent; null: hidden.")
+
+
+BranchDocument = Annotated[
+    AttentionDocument | LatentAttentionDocument | MlpDocument | ExpertsDocument, Field(discriminator="type")
+]

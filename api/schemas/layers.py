@@ -75,17 +75,31 @@ class DecoderLayerDocument(InputDocument):
     window: Size | None = Field(default=None, description="Keys that a query sees; null for all.")
 
 
-class BlockLayerDocument(InputDocument):
-    """Equal blocks in a row, each made of branches; a plan calls them by their ``role``."""
+class InnerBlockDocument(InputDocument):
+    """A block of branches within a layer."""
 
-    kind: Literal["block"]
-    count: LayerCount = 1
     branches: Annotated[tuple[BranchDocument, ...], Field(min_length=1, max_length=16)]
     role: Name = DECODER
     norm: KnownNorm = Norm.RMS
     arrangement: KnownArrangement = Arrangement.PRE
     dropout: Share = 0.0
     stream: StreamDocument | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
+
+
+class BlockLayerDocument(InnerBlockDocument):
+    """Equal blocks in a row, each made of branches; a plan calls them by their ``role``."""
+
+    kind: Literal["block"]
+    count: LayerCount = 1
+
+
+class PredictionLayerDocument(InputDocument):
+    """Extra layers that learn to predict a token further: a map, a block, the model's own head."""
+
+    kind: Literal["mtp"]
+    count: LayerCount = 1
+    block: InnerBlockDocument
+    vocabulary: Size
 
 
 class ProjectorLayerDocument(InputDocument):
@@ -143,6 +157,7 @@ LayerDocument = Annotated[
     | DecoderLayerDocument
     | BlockLayerDocument
     | ProjectorLayerDocument
+    | PredictionLayerDocument
     | NormLayerDocument
     | HeadLayerDocument
     | ClassifierLayerDocument,

@@ -5,7 +5,8 @@ from typing import Final
 
 from planner.validation.families import LLAMA, Family, family_of
 from planner.validation.rows import Reader, UnusableRow
-from planner.workload.ends import EmbeddingLayer, HeadLayer, NormLayer
+from planner.workload.embedding import EmbeddingLayer
+from planner.workload.ends import HeadLayer, NormLayer
 from planner.workload.layers import LayerRun, Workload
 from planner.workload.transformer import DecoderLayer
 

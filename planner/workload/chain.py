@@ -12,15 +12,24 @@ from planner.names import nearest_names
 from planner.workload.block import BlockLayer
 from planner.workload.chain_rules import check_chain
 from planner.workload.classifier import ClassifierLayer
-from planner.workload.ends import EmbeddingLayer, HeadLayer, NormLayer
+from planner.workload.embedding import EmbeddingLayer
+from planner.workload.ends import HeadLayer, NormLayer
 from planner.workload.layer_fields import read_fields, written_fields
 from planner.workload.layers import LayerRun, Workload
+from planner.workload.prediction import PredictionLayer
 from planner.workload.projector import ProjectorLayer
 from planner.workload.sizes import MAX_COUNT, UnfitValue, require_size, shown
 from planner.workload.transformer import DecoderLayer
 
 AnyLayer = (
-    EmbeddingLayer | DecoderLayer | BlockLayer | ProjectorLayer | NormLayer | HeadLayer | ClassifierLayer
+    EmbeddingLayer
+    | DecoderLayer
+    | BlockLayer
+    | ProjectorLayer
+    | PredictionLayer
+    | NormLayer
+    | HeadLayer
+    | ClassifierLayer
 )
 
 LAYERS: Final[Mapping[str, type[AnyLayer]]] = {
@@ -28,6 +37,7 @@ LAYERS: Final[Mapping[str, type[AnyLayer]]] = {
     "decoder": DecoderLayer,
     "block": BlockLayer,
     "projector": ProjectorLayer,
+    "mtp": PredictionLayer,
     "norm": NormLayer,
     "head": HeadLayer,
     "classifier": ClassifierLayer,

@@ -5,7 +5,8 @@ from typing import Final
 
 from planner.errors import InvalidRequest
 from planner.workload.block import BlockLayer
-from planner.workload.ends import EmbeddingLayer, HeadLayer
+from planner.workload.embedding import EmbeddingLayer
+from planner.workload.ends import HeadLayer
 from planner.workload.layers import EMBEDDING, HEAD, PROJECTOR, VISION, LayerRun
 from planner.workload.projector import ProjectorLayer
 from planner.workload.transformer import DecoderLayer

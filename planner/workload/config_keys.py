@@ -108,6 +108,15 @@ class ConfigKeys:
         except UnfitValue as error:
             self.refuse(key, str(error))
 
+    def marks(self, key: str, default: Sequence[bool]) -> tuple[bool, ...]:
+        """Return as many marks (0 or 1, false or true) as the default has; null or none mean the default."""
+        value = self._list(key, default) or tuple(default)
+        if any(mark not in (0, 1) for mark in value):
+            self.refuse(key, f"{key} must hold only 0 and 1")
+        if len(value) != len(default):
+            self.refuse(key, f"{key} must mark {len(default)} layers, not {len(value)}")
+        return tuple(map(bool, value))
+
     def section(self, key: str, *, other_names: Mapping[str, str] | None = None) -> "ConfigKeys":
         """Return the keys of an object within the config; empty where it is missing or null."""
         value = self._value(key, None)
@@ -171,6 +180,10 @@ class ConfigKeys:
         """Return how many classes a classifier tells apart; two where the file says nothing."""
         labels = self._config.get("id2label")
         return len(labels) if isinstance(labels, Mapping) and labels else self.size("num_labels", 2)
+
+    def assume(self, key: str) -> None:
+        """Say that a key which the file leaves open was given a value that nobody stated."""
+        self._implied.append(key)
 
     def ignore(self, *keys: str) -> None:
         """Take keys as understood whatever they say."""

@@ -19,6 +19,13 @@ from planner.workload.families.alibi import (
     read_mpt,
 )
 from planner.workload.families.decoder_only import ReadFamily
+from planner.workload.families.deepseek import (
+    DEEPSEEK_OTHER_NAMES,
+    DEEPSEEK_V2_OTHER_NAMES,
+    read_deepseek_v2,
+    read_deepseek_v3,
+    read_glm4_moe,
+)
 from planner.workload.families.gemma import read_gemma, read_gemma2, read_gemma3_text
 from planner.workload.families.gpt2 import GPT2_OTHER_NAMES, read_gpt2
 from planner.workload.families.gpt_neox import GPTJ_OTHER_NAMES, read_gpt_neox, read_gptj
@@ -31,37 +38,59 @@ from planner.workload.families.llama import (
     read_qwen3,
     read_starcoder2,
 )
+from planner.workload.families.mixture import (
+    EXPERTS_OTHER_NAMES,
+    read_gpt_oss,
+    read_llama4_text,
+    read_mixtral,
+    read_qwen2_moe,
+    read_qwen3_moe,
+)
 from planner.workload.families.opt import read_opt
 from planner.workload.layers import Workload
 from planner.workload.sizes import shown
 
 FAMILIES: Final[Mapping[str, ReadFamily]] = {
     "bloom": read_bloom,
+    "deepseek_v2": read_deepseek_v2,
+    "deepseek_v3": read_deepseek_v3,
     "falcon": read_falcon,
     "gemma": read_gemma,
     "gemma2": read_gemma2,
     "gemma3_text": read_gemma3_text,
+    "glm4_moe": read_glm4_moe,
     "gpt2": read_gpt2,
     "gpt_neox": read_gpt_neox,
+    "gpt_oss": read_gpt_oss,
     "gptj": read_gptj,
     "llama": read_llama,
+    "llama4_text": read_llama4_text,
     "mistral": read_mistral,
+    "mixtral": read_mixtral,
     "mpt": read_mpt,
     "nemotron": read_nemotron,
     "opt": read_opt,
     "phi3": read_phi3,
     "qwen2": read_qwen2,
+    "qwen2_moe": read_qwen2_moe,
     "qwen3": read_qwen3,
+    "qwen3_moe": read_qwen3_moe,
     "starcoder2": read_starcoder2,
 }
 """How to read a config, by its ``model_type``."""
 
 OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "bloom": BLOOM_OTHER_NAMES,
+    "deepseek_v2": DEEPSEEK_V2_OTHER_NAMES,
+    "deepseek_v3": DEEPSEEK_OTHER_NAMES,
     "falcon": FALCON_OTHER_NAMES,
+    "glm4_moe": DEEPSEEK_OTHER_NAMES,
     "gpt2": GPT2_OTHER_NAMES,
+    "gpt_oss": EXPERTS_OTHER_NAMES,
     "gptj": GPTJ_OTHER_NAMES,
+    "mixtral": EXPERTS_OTHER_NAMES,
     "mpt": MPT_OTHER_NAMES,
+    "qwen3_moe": EXPERTS_OTHER_NAMES,
 }
 """Second spellings of keys, by family."""
 

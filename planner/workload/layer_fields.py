@@ -10,8 +10,10 @@ from typing import Any, Final, TypeVar
 
 from planner.errors import InvalidRequest, UnknownName
 from planner.names import nearest_names
-from planner.workload.block import Arrangement
+from planner.workload.block import Arrangement, BlockLayer
 from planner.workload.branches import Branch
+from planner.workload.experts import Experts
+from planner.workload.latent_attention import LatentAttention
 from planner.workload.mlp import Mlp
 from planner.workload.passes import Norm
 from planner.workload.self_attention import SelfAttention
@@ -20,7 +22,12 @@ from planner.workload.streams import JOB, ImageStream, Stream, TextStream
 
 Thing = TypeVar("Thing")
 
-BRANCHES: Final[Mapping[str, type[Branch]]] = {"attention": SelfAttention, "mlp": Mlp}
+BRANCHES: Final[Mapping[str, type[Branch]]] = {
+    "attention": SelfAttention,
+    "latent_attention": LatentAttention,
+    "mlp": Mlp,
+    "experts": Experts,
+}
 """The branch of each type."""
 
 STREAMS: Final[Mapping[str, type[Stream]]] = {"text": TextStream, "images": ImageStream}
@@ -61,6 +68,8 @@ def _written(value: object) -> object:
         return None
     if isinstance(value, tuple):
         return [_written(part) for part in value]
+    if isinstance(value, BlockLayer):
+        return written_fields(value)
     for name, thing in {**BRANCHES, **STREAMS}.items():
         if type(value) is thing:
             return {"type": name, **written_fields(value)}
@@ -115,6 +124,12 @@ def _escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
+def _block(value: object, pointer: str) -> BlockLayer:
+    if not isinstance(value, Mapping):
+        raise InvalidRequest(f"a block must be an object, not {shown(value)}", pointer=pointer)
+    return read_fields(BlockLayer, value, what="a block", pointer=pointer)
+
+
 def _widths(value: object, pointer: str) -> tuple[object, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise InvalidRequest(f"widths ({shown(value)}) must be a list", pointer=pointer)
@@ -127,6 +142,7 @@ READERS: Final[Mapping[str, Callable[[object, str], object]]] = {
     "widths": _widths,
     "arrangement": lambda value, pointer: _word(Arrangement, value, pointer),
     "branches": _branches,
+    "block": _block,
     "stream": _stream,
 }
 """How to read the fields that are no plain numbers or switches."""

@@ -12,8 +12,14 @@ NOTHING: Final[frozenset[Module]] = frozenset()
 WHOLE_LAYER: Final[frozenset[Module]] = frozenset(Module)
 """Full recomputation: only the layer's input stays."""
 
-OUTPUT_DISCARDING: Final = frozenset({Module.NORM})
+OUTPUT_DISCARDING: Final = frozenset({Module.NORM, Module.LATENT_PROJECTION, Module.MOE_ACTIVATION})
 """Modules whose recomputation also drops their output, which the next operator had saved."""
+
+PARTS: Final = {
+    Module.ATTENTION: frozenset({Module.LATENT_PROJECTION}),
+    Module.MOE: frozenset({Module.MOE_ACTIVATION, Module.SHARED_EXPERTS}),
+}
+"""Modules within a module: they run again with it."""
 
 
 def saved_bytes(operators: Sequence[Operator], *, recompute: Collection[Module] = NOTHING) -> Bytes:
@@ -27,12 +33,13 @@ def saved_bytes(operators: Sequence[Operator], *, recompute: Collection[Module] 
 
 def kept_tensors(operators: Sequence[Operator], *, recompute: Collection[Module]) -> tuple[SavedTensor, ...]:
     """Return the saved tensors that stay in memory under recomputation of some modules."""
+    again = with_parts(recompute)
     return tuple(
         tensor
         for operator in operators
         if not isinstance(operator, CollectivePass)
         for tensor in operator.saved
-        if not _is_freed(tensor, user=operator.module, recompute=recompute)
+        if not _is_freed(tensor, user=operator.module, recompute=again)
     )
 
 
@@ -43,9 +50,13 @@ def recomputed_operators(
 
     The forward collectives of a recomputed module run again with it, as the frameworks do.
     """
-    return tuple(
-        operator for operator in operators if operator.module in recompute and _has_forward(operator)
-    )
+    again = with_parts(recompute)
+    return tuple(operator for operator in operators if operator.module in again and _has_forward(operator))
+
+
+def with_parts(recompute: Collection[Module]) -> frozenset[Module]:
+    """Return modules with the modules within them."""
+    return frozenset(recompute).union(*(PARTS.get(module, NOTHING) for module in recompute))
 
 
 def _is_freed(tensor: SavedTensor, *, user: Module, recompute: Collection[Module]) -> bool:

@@ -26,7 +26,12 @@ class LayerSummary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSummary:
-    """A model's name, counts and layers; its parameters are the sum of count times parameters."""
+    """A model's name, counts and layers.
+
+    Its parameters are the sum of count times parameters, those of extra prediction layers (``mtp``) left
+    out: they are ``prediction_parameters``. ``active_parameters`` work on any one token; ``buffers`` are
+    kept and not trained.
+    """
 
     name: str
     family: str
@@ -34,6 +39,8 @@ class ModelSummary:
     active_parameters: int
     layers: tuple[LayerSummary, ...]
     not_understood: tuple[str, ...]
+    prediction_parameters: int = 0
+    buffers: int = 0
 
 
 def model_summary(workload: Workload, *, sequence_length: int | None = None) -> ModelSummary:
@@ -48,9 +55,11 @@ def model_summary(workload: Workload, *, sequence_length: int | None = None) -> 
         name=workload.name,
         family=workload.family,
         parameters=workload.parameters,
-        active_parameters=workload.parameters,  # every parameter of a dense model works on every token
+        active_parameters=workload.active_parameters,
         layers=tuple(_layer_summary(run, length) for run in workload.runs),
         not_understood=workload.not_understood,
+        prediction_parameters=workload.prediction_parameters,
+        buffers=workload.buffers,
     )
 
 

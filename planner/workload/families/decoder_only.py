@@ -7,7 +7,8 @@ from typing import Final
 from planner.workload.block import Arrangement, BlockLayer
 from planner.workload.branches import Branch
 from planner.workload.config_keys import ConfigKeys
-from planner.workload.ends import EmbeddingLayer, NormLayer
+from planner.workload.embedding import EmbeddingLayer
+from planner.workload.ends import NormLayer
 from planner.workload.layers import Layer, LayerRun, runs_of
 from planner.workload.mlp import Mlp
 from planner.workload.passes import Norm
@@ -65,6 +66,21 @@ def decoder_layer(
             return sizes if sizes.block == block else block
         case _:
             return block
+
+
+def decoder_layers(
+    mixers: Sequence[Branch],
+    feed_forwards: Sequence[Branch],
+    *,
+    norm: Norm,
+    arrangement: Arrangement = Arrangement.PRE,
+) -> list[Layer]:
+    """Return one block for every pair of branches; equal ones are one object."""
+    made: dict[tuple[Branch, Branch], Layer] = {}
+    for pair in zip(mixers, feed_forwards, strict=True):
+        if pair not in made:
+            made[pair] = decoder_layer(*pair, norm=norm, arrangement=arrangement)
+    return [made[pair] for pair in zip(mixers, feed_forwards, strict=True)]
 
 
 def _by_sizes(attention: SelfAttention, mlp: Mlp, block: BlockLayer) -> DecoderLayer:

@@ -9,7 +9,7 @@ from typing import Final
 
 from planner.workload.block import Arrangement
 from planner.workload.config_keys import ConfigKeys
-from planner.workload.ends import EmbeddingLayer
+from planner.workload.embedding import EmbeddingLayer
 from planner.workload.families.decoder_only import Chain, decoder_layer, language_model
 from planner.workload.families.heads import head_layers, read_head
 from planner.workload.families.layer_types import read_switched_windows
@@ -186,11 +186,12 @@ def whole_chain(
     norm: Norm,
     prefixes: Sequence[str],
     embedding_dropout: float = 0.0,
+    predictions: Sequence[Layer] = (),
 ) -> Chain:
-    """Return decoder layers with the ends that ``architectures`` names."""
+    """Return decoder layers with the ends that ``architectures`` names; ``predictions`` are extra layers."""
     runs = language_model(
         embedding=EmbeddingLayer(vocabulary=sizes.vocabulary, hidden=sizes.hidden, dropout=embedding_dropout),
-        decoders=decoders,
+        decoders=(*decoders, *predictions),
         norm=norm,
         head=head_layers(
             keys,

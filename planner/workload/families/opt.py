@@ -4,7 +4,7 @@ from typing import Final
 
 from planner.workload.block import Arrangement
 from planner.workload.config_keys import ConfigKeys
-from planner.workload.ends import EmbeddingLayer
+from planner.workload.embedding import EmbeddingLayer
 from planner.workload.families.decoder_only import ACTIVATIONS, Chain, decoder_layer, language_model
 from planner.workload.families.heads import head_layers, read_head
 from planner.workload.families.sizes import require_whole_heads

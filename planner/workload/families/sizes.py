@@ -12,7 +12,8 @@ class Defaults:
     """What a missing key means to a family's config class.
 
     ``num_key_value_heads`` None means as many as heads, ``head_dim`` None the hidden size over the heads.
-    ``activation`` is the key that names the activation.
+    ``activation`` is the key that names the activation; ``whole_heads`` tells that the hidden size has to
+    be a multiple of the heads where it decides their width.
     """
 
     vocab_size: int
@@ -25,6 +26,7 @@ class Defaults:
     max_position_embeddings: int
     tie_word_embeddings: bool = False
     activation: str = "hidden_act"
+    whole_heads: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +57,7 @@ def read_sizes(keys: ConfigKeys, defaults: Defaults) -> Sizes:
         num_layers=keys.size("num_hidden_layers", defaults.num_hidden_layers, largest=MAX_COUNT),
         heads=heads,
         kv_heads=read_kv_heads(keys, defaults.num_key_value_heads, heads=heads),
-        head_dim=read_head_dim(keys, defaults.head_dim, hidden=hidden, heads=heads),
+        head_dim=read_head_dim(keys, defaults, hidden=hidden, heads=heads),
         positions=keys.size(
             "max_position_embeddings", defaults.max_position_embeddings, largest=MAX_POSITIONS
         ),
@@ -78,12 +80,12 @@ def read_kv_heads(
     return kv_heads
 
 
-def read_head_dim(keys: ConfigKeys, default: int | None, *, hidden: int, heads: int) -> int:
+def read_head_dim(keys: ConfigKeys, defaults: Defaults, *, hidden: int, heads: int) -> int:
     """Return the width of a head; where nothing says it, the hidden size over the heads."""
-    if default is not None:
-        return keys.size("head_dim", default)
+    if defaults.head_dim is not None:
+        return keys.size("head_dim", defaults.head_dim)
     head_dim = keys.size("head_dim", hidden // heads or 1, null=hidden // heads or 1)
-    if not keys.has("head_dim"):
+    if defaults.whole_heads and not keys.has("head_dim"):
         require_whole_heads(keys, "hidden_size", hidden, "num_attention_heads", heads)
     return head_dim
 

@@ -50,12 +50,15 @@ def test_a_chain_document_is_read_back_as_it_was(name: str) -> None:
 
 FAMILIES: list[Mapping[str, object]] = [
     {"model_type": "bloom"},
+    {"model_type": "deepseek_v3"},
     {"model_type": "falcon"},
     {"model_type": "gemma2"},
     {"model_type": "gpt_neox"},
+    {"model_type": "gpt_oss"},
     {"model_type": "llama", "architectures": ["LlamaForTokenClassification"]},
     {"model_type": "mpt"},
     {"model_type": "opt", "word_embed_proj_dim": 512, "do_layer_norm_before": False},
+    {"model_type": "qwen2_moe"},
     {"model_type": "qwen3"},
 ]
 
@@ -154,6 +157,8 @@ def test_a_document_needs_a_list_of_layers(document: Mapping[str, object]) -> No
         ({**DECODER, "norm": None}, "/norm"),
         ({**DECODER, "arrangement": "none"}, "/arrangement"),
         ({"kind": "projector", "widths": "64"}, "/widths"),
+        ({"kind": "mtp", "vocabulary": 10, "block": []}, "/block"),
+        ({"kind": "mtp", "vocabulary": 10, "block": {"branches": []}}, "/block/branches"),
         ({"kind": "projector", "widths": [64, "32"]}, "/widths"),
         ({**DECODER, "hidden_dropout": float("nan")}, "/hidden_dropout"),
         ({**DECODER, "attention_dropout": None}, "/attention_dropout"),

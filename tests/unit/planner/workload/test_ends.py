@@ -2,9 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from planner.workload.ends import EmbeddingLayer, HeadLayer, NormLayer, local_vocabulary
+from planner.workload.embedding import EmbeddingLayer
+from planner.workload.ends import HeadLayer, NormLayer
 from planner.workload.layers import Cut
-from planner.workload.operators import Collective, CollectivePass, MatrixProduct, Phase
+from planner.workload.operators import CollectivePass, MatrixProduct
 from planner.workload.passes import Norm
 from planner.workload.recomputation import saved_bytes
 
@@ -12,49 +13,6 @@ CUT = Cut(micro_batch_size=2, sequence_length=1024)
 TOKENS = 2 * 1024
 EMBEDDING = EmbeddingLayer(vocabulary=50257, hidden=768, positions=1024, dropout=0.1)
 HEAD = HeadLayer(vocabulary=50257, hidden=768, tied=True)
-
-
-@pytest.mark.parametrize(
-    ("multiple", "t", "rows"),
-    [
-        (1, 1, 50257),
-        (128, 1, 50304),
-        (128, 8, 51200 // 8),
-        (1, 8, 6283),  # the largest of eight uneven shards
-    ],
-)
-def test_the_vocabulary_is_padded_to_a_multiple_of_tensor_parallel(multiple: int, t: int, rows: int) -> None:
-    cut = replace(CUT, tensor_parallel=t, vocabulary_multiple=multiple)
-    assert local_vocabulary(50257, cut) == rows
-
-
-def test_an_embedding_counts_positions_and_no_padding() -> None:
-    assert EMBEDDING.parameters == (50257 + 1024) * 768
-    padded = replace(CUT, tensor_parallel=8, vocabulary_multiple=128)
-    assert EMBEDDING.local_parameters(padded) == (51200 // 8 + 1024) * 768
-    assert EMBEDDING.tied_local_parameters(CUT) == 0
-
-
-def test_an_embedding_multiplies_nothing_and_saves_its_mask() -> None:
-    assert EMBEDDING.forward_flops_per_sample(1024) == 0
-    assert saved_bytes(EMBEDDING.operators(CUT)) == TOKENS * 768
-    assert saved_bytes(replace(EMBEDDING, dropout=0.0).operators(CUT)) == 0
-
-
-@pytest.mark.parametrize(
-    ("sequence_parallel", "moved"),
-    [
-        (False, [(Collective.ALL_REDUCE, Phase.FORWARD)]),
-        (True, [(Collective.REDUCE_SCATTER, Phase.FORWARD), (Collective.ALL_GATHER, Phase.BACKWARD)]),
-    ],
-)
-def test_an_embedding_sums_over_the_shards_of_its_vocabulary(
-    sequence_parallel: bool,  # noqa: FBT001
-    moved: list[tuple[Collective, Phase]],
-) -> None:
-    cut = replace(CUT, tensor_parallel=8, sequence_parallel=sequence_parallel)
-    collectives = [c for c in EMBEDDING.operators(cut) if isinstance(c, CollectivePass)]
-    assert [(c.operation, c.phase) for c in collectives] == moved
 
 
 def test_a_tied_head_has_no_parameters_but_a_copy_on_another_stage() -> None:

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InvalidRequest, UnknownName
-from planner.workload.ends import EmbeddingLayer, HeadLayer
+from planner.workload.embedding import EmbeddingLayer
+from planner.workload.ends import HeadLayer
 from planner.workload.huggingface import FAMILIES, workload_from_config
 from planner.workload.layers import Workload
 from planner.workload.passes import Norm
@@ -319,6 +320,63 @@ def test_windows_stand_where_the_config_or_its_class_has_them(
 )
 def test_absurd_layer_types_are_refused_at_their_key(changes: dict[str, object], key: str) -> None:
     assert refusal({"model_type": "gemma2", **changes}).pointer == f"/model/huggingface/{key}"
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        ({"model_type": "mixtral", "num_experts_per_tok": 9}, "num_experts_per_tok"),
+        ({"model_type": "mixtral", "num_local_experts": 0}, "num_local_experts"),
+        ({"model_type": "mixtral", "num_experts": -1}, "num_experts"),
+        ({"model_type": "qwen2_moe", "mlp_only_layers": 3}, "mlp_only_layers"),
+        ({"model_type": "qwen2_moe", "mlp_only_layers": [-1]}, "mlp_only_layers"),
+        ({"model_type": "qwen2_moe", "decoder_sparse_step": 0}, "decoder_sparse_step"),
+        ({"model_type": "deepseek_v3", "kv_lora_rank": None}, "kv_lora_rank"),
+        ({"model_type": "deepseek_v3", "n_shared_experts": -1}, "n_shared_experts"),
+        ({"model_type": "deepseek_v3", "num_nextn_predict_layers": "one"}, "num_nextn_predict_layers"),
+        ({"model_type": "llama4_text", "no_rope_layers": [1, 0, 2]}, "no_rope_layers"),
+        ({"model_type": "llama4_text", "no_rope_layers": [1, 0]}, "no_rope_layers"),
+        ({"model_type": "llama4_text", "moe_layers": ["all"]}, "moe_layers"),
+    ],
+)
+def test_absurd_experts_are_refused_at_their_key(config: Mapping[str, object], key: str) -> None:
+    assert refusal(config).pointer == f"/model/huggingface/{key}"
+
+
+def experts_and_mlps(config: Mapping[str, object]) -> str:
+    """Return the feed-forward parts of a model in order: e for experts, m for an MLP."""
+    layers = [run.layer for run in workload_from_config(config).runs for _ in range(run.count)]
+    return "".join(
+        "m" if isinstance(layer, DecoderLayer) or not layer.idle_parameters else "e"
+        for layer in layers
+        if layer.kind == "decoder"
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "order"),
+    [
+        ({"model_type": "mixtral", "num_hidden_layers": 3}, "eee"),
+        ({"model_type": "deepseek_v3", "num_hidden_layers": 5}, "mmmee"),
+        ({"model_type": "glm4_moe", "num_hidden_layers": 3}, "mee"),
+        ({"model_type": "qwen2_moe", "num_hidden_layers": 5, "decoder_sparse_step": 2}, "memem"),
+        ({"model_type": "qwen3_moe", "num_hidden_layers": 4, "mlp_only_layers": [0, 2]}, "meme"),
+        ({"model_type": "llama4_text", "num_hidden_layers": 4, "interleave_moe_layer_step": 2}, "meme"),
+        ({"model_type": "llama4_text", "num_hidden_layers": 4, "moe_layers": [3]}, "mmme"),
+    ],
+)
+def test_experts_stand_in_the_layers_that_the_config_says(config: Mapping[str, object], order: str) -> None:
+    assert experts_and_mlps(config) == order
+
+
+def test_the_active_parameters_of_deepseek_v3_are_those_published() -> None:
+    workload = workload_from_config({"model_type": "deepseek_v3"})
+    assert (workload.parameters, workload.buffers) == (671_026_404_352, 58 * 256)
+    assert workload.active_parameters / 1e9 == pytest.approx(37, abs=0.6)
+
+
+def test_an_open_number_of_experts_per_token_is_told() -> None:
+    assert workload_from_config({"model_type": "deepseek_v2"}).not_understood == ("num_experts_per_tok",)
 
 
 def test_a_section_is_read_under_its_own_pointer() -> None:

@@ -1,6 +1,7 @@
 import pytest
 
 from planner.workload.chain import workload_from_layers
+from planner.workload.huggingface import workload_from_config
 from planner.workload.presets import preset_names, preset_workload
 from planner.workload.summary import model_summary
 
@@ -22,6 +23,17 @@ def test_a_summary_is_made_at_the_models_own_length_or_at_a_given_one() -> None:
     per_token = [layer.forward_flops_per_token for layer in short.layers]
     # 2 x (218,112,000 - 2 norms of 4096) weights, and 2 s a d of causal attention.
     assert per_token == [0.0, 2 * (218_112_000 - 8192) + 2 * 1024 * 4096, 0.0, 2 * 4096 * 128256]
+
+
+def test_experts_predictions_and_buffers_are_told_apart() -> None:
+    summary = model_summary(workload_from_config({"model_type": "deepseek_v3"}))
+    assert summary.parameters == 671_026_404_352
+    assert summary.active_parameters < summary.parameters / 10
+    assert summary.buffers == 14_848
+    extra = [layer for layer in summary.layers if layer.kind == "mtp"]
+    assert summary.prediction_parameters == sum(layer.count * layer.parameters for layer in extra)
+    others = [layer for layer in summary.layers if layer.kind != "mtp"]
+    assert summary.parameters == sum(layer.count * layer.parameters for layer in others)
 
 
 def test_names_and_counts_are_those_of_the_model() -> None:

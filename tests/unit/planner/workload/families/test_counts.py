@@ -15,6 +15,16 @@ Config = Mapping[str, object]
 WHOLE: list[Config] = [
     {"model_type": "bloom"},
     {"model_type": "bloom", "n_embed": 128, "architectures": ["BloomModel"]},
+    {"model_type": "deepseek_v2", "num_experts_per_tok": 6},
+    {
+        "model_type": "deepseek_v2",
+        "num_experts_per_tok": 6,
+        "q_lora_rank": None,
+        "attention_bias": True,
+        "first_k_dense_replace": 1,
+    },
+    {"model_type": "deepseek_v3"},
+    {"model_type": "deepseek_v3", "num_nextn_predict_layers": 3, "architectures": ["DeepseekV3Model"]},
     {"model_type": "falcon"},
     {"model_type": "falcon", "new_decoder_architecture": True, "num_kv_heads": 1},
     {
@@ -29,11 +39,15 @@ WHOLE: list[Config] = [
     {"model_type": "gemma2", "attention_bias": True},
     {"model_type": "gemma3_text", "tie_word_embeddings": False},
     {"model_type": "gemma3_text", "architectures": ["Gemma3TextModel"]},
+    {"model_type": "glm4_moe"},
+    {"model_type": "glm4_moe", "attention_bias": True, "use_qk_norm": True},
     {"model_type": "gpt2"},
     {"model_type": "gpt2", "architectures": ["GPT2Model"]},
     {"model_type": "gpt2", "architectures": ["GPT2ForTokenClassification"], "num_labels": 5},
     {"model_type": "gpt_neox"},
     {"model_type": "gpt_neox", "use_parallel_residual": False, "attention_bias": False},
+    {"model_type": "gpt_oss"},
+    {"model_type": "gpt_oss", "attention_bias": False},
     {"model_type": "gptj"},
     {"model_type": "gptj", "architectures": ["GPTJForQuestionAnswering"]},
     {"model_type": "llama"},
@@ -44,7 +58,11 @@ WHOLE: list[Config] = [
         "architectures": ["LlamaForSequenceClassification"],
         "id2label": {0: "a", 1: "b", 2: "c"},
     },
+    {"model_type": "llama4_text"},
+    {"model_type": "llama4_text", "interleave_moe_layer_step": 2},
+    {"model_type": "llama4_text", "moe_layers": [1, 5], "attention_bias": True},
     {"model_type": "mistral"},
+    {"model_type": "mixtral"},
     {"model_type": "mpt"},
     {"model_type": "nemotron", "num_key_value_heads": 8},
     {"model_type": "opt"},
@@ -53,7 +71,11 @@ WHOLE: list[Config] = [
     {"model_type": "opt", "do_layer_norm_before": False, "architectures": ["OPTForSequenceClassification"]},
     {"model_type": "phi3"},
     {"model_type": "qwen2"},
+    {"model_type": "qwen2_moe"},
+    {"model_type": "qwen2_moe", "qkv_bias": False, "decoder_sparse_step": 2, "mlp_only_layers": [1]},
     {"model_type": "qwen3", "attention_bias": True},
+    {"model_type": "qwen3_moe"},
+    {"model_type": "qwen3_moe", "attention_bias": True, "head_dim": 128, "num_experts": 64},
     {"model_type": "starcoder2"},
     {"model_type": "starcoder2", "use_bias": False},
 ]
@@ -95,9 +117,59 @@ KEYS: Mapping[str, Mapping[str, str]] = {
     "qwen2": LLAMA_KEYS,
     "qwen3": LLAMA_KEYS,
     "starcoder2": LLAMA_KEYS,
-}
+    **dict.fromkeys(
+        (
+            "deepseek_v2", "deepseek_v3", "glm4_moe", "gpt_oss", "llama4_text", "mixtral", "qwen2_moe",
+            "qwen3_moe",
+        ),
+        LLAMA_KEYS,
+    ),
+}  # fmt: skip
 """How each family calls what is perturbed."""
-OWN_HEAD_DIM = {"gemma", "gemma2", "gemma3_text", "qwen3", "llama", "mistral", "nemotron"}
+LATENTS = {
+    "q_lora_rank": st.none() | st.integers(4, 40),
+    "kv_lora_rank": st.integers(4, 40),
+    "qk_nope_head_dim": st.integers(2, 20),
+    "qk_rope_head_dim": st.integers(1, 10).map(lambda half: 2 * half),
+    "v_head_dim": st.integers(2, 20),
+}
+SMALL_EXPERTS = {
+    "n_routed_experts": st.integers(4, 12),
+    "num_experts_per_tok": st.integers(1, 4),
+    "moe_intermediate_size": st.integers(4, 50),
+    "n_shared_experts": st.integers(1, 3),
+    "first_k_dense_replace": st.integers(0, 3),
+    "n_group": st.just(1),
+    "topk_group": st.just(1),
+}
+MORE: Mapping[str, Mapping[str, st.SearchStrategy[object]]] = {
+    "deepseek_v2": {**LATENTS, **SMALL_EXPERTS},
+    "deepseek_v3": {**LATENTS, **SMALL_EXPERTS},
+    "glm4_moe": SMALL_EXPERTS,
+    "gpt_oss": {"num_local_experts": st.integers(4, 12), "num_experts_per_tok": st.integers(1, 4)},
+    "llama4_text": {
+        "num_local_experts": st.integers(4, 12),
+        "intermediate_size_mlp": st.integers(4, 50),
+        "interleave_moe_layer_step": st.integers(1, 3),
+    },
+    "mixtral": {"num_local_experts": st.integers(4, 12), "num_experts_per_tok": st.integers(1, 4)},
+    "qwen2_moe": {
+        "num_experts": st.integers(4, 12),
+        "moe_intermediate_size": st.integers(4, 50),
+        "shared_expert_intermediate_size": st.integers(4, 50),
+        "decoder_sparse_step": st.integers(1, 3),
+    },
+    "qwen3_moe": {
+        "num_experts": st.integers(8, 12),
+        "moe_intermediate_size": st.integers(4, 50),
+        "mlp_only_layers": st.lists(st.integers(0, 6)),
+    },
+}
+"""What else changes a family's count."""
+OWN_HEAD_DIM = {
+    "gemma", "gemma2", "gemma3_text", "glm4_moe", "gpt_oss", "llama", "llama4_text", "mistral", "mixtral",
+    "nemotron", "qwen3", "qwen3_moe",
+}  # fmt: skip
 """Families whose heads may have a width of their own."""
 
 
@@ -118,6 +190,7 @@ def perturbed(draw: st.DrawFn, family: str) -> Config:
         config["head_dim"] = 2 * draw(st.integers(2, 20))
     if family == "gptj":
         config["rotary_dim"] = 2
+    config |= {key: draw(values) for key, values in MORE.get(family, {}).items()}
     tokens = {"pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0}
     return {"model_type": family, "vocab_size": draw(st.integers(60, 500)), **tokens, **config}
 
