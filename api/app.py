@@ -1,5 +1,6 @@
 """The service assembled: settings, stores, workers, routes, and what guards them."""
 
+import logging
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -21,6 +22,8 @@ from api.routes import clusters, devices, evaluations, frameworks, health, model
 from api.settings import Settings
 from api.version import VERSION
 from api.workspace import Workspace, prepare_workspace
+
+log = logging.getLogger(__name__)
 
 ROUTERS: Final = (
     plans.router,
@@ -49,7 +52,7 @@ def create_app(settings: Settings, *, make_runner: MakeRunner = start_pool) -> F
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        workspace = prepare_workspace(settings.database_url)
+        workspace = prepare_workspace(settings.database_url, on_work=_say_first_use)
         with tempfile.TemporaryDirectory(prefix="meshplan-progress-") as folder:
             desk = _open_desk(settings, workspace, make_runner, progress_folder=Path(folder))
             app.state.service = Service(settings=settings, workspace=workspace, desk=desk)
@@ -64,6 +67,10 @@ def create_app(settings: Settings, *, make_runner: MakeRunner = start_pool) -> F
     _add_guards(app, settings)
     describe(app)
     return app
+
+
+def _say_first_use() -> None:
+    log.info("putting the published measurements into the database, once")
 
 
 def _open_desk(

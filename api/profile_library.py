@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from api.seeding import SHIPPED_DIGEST, shipped_digest
+from api.seeding import SHIPPED_DIGEST, seed_profiles, shipped_digest
 from api.stores.profiles import ProfileStore, ProfileSummary
 from planner.cluster import Cluster
 from planner.errors import UnknownName
 from planner.measured_machine import cluster_of_machine, describes_machine
 from planner.names import nearest_names
 from planner.profile import Profile, builtin_profile, builtin_profile_names
+from planner.relatives import published
 
 LOCAL = "local"
 """The cluster preset that stands for the machine that was measured last."""
@@ -28,25 +29,30 @@ class ProfileLibrary:
     """The profiles of a store; what was read stays in memory."""
 
     store: ProfileStore
+    seeds: bool = False
+    """Whether built-in profiles are put into the store when they are asked for, rather than all before."""
     _read: dict[tuple[str, str, int], StoredProfile] = field(default_factory=dict)
 
     def for_devices(self, devices: Iterable[str]) -> tuple[StoredProfile, ...]:
-        """Return the profiles that were measured on any of these devices, by name."""
+        """Return the profiles that were measured on any of these devices, by device and name."""
+        wanted = sorted(set(devices))
+        if self.seeds:
+            seed_profiles(self.store, names=[entry.name for entry in published() if entry.device in wanted])
         return tuple(
-            self._profile(summary)
-            for device in sorted(set(devices))
-            for summary in self.store.summaries(device=device)
+            self._profile(summary) for device in wanted for summary in self.store.summaries(device=device)
         )
 
     def named(self, names: Sequence[str]) -> tuple[StoredProfile, ...]:
         """Return the profiles of these names; UnknownName for one that is not there."""
+        if self.seeds:
+            seed_profiles(self.store, names=set(names) & set(builtin_profile_names()))
         known = {summary.name: summary for summary in self.store.summaries()}
         for position, name in enumerate(names):
             if name not in known:
                 raise UnknownName(
                     f"no profile {name!r}",
                     pointer=f"/profiles/{position}",
-                    nearest_legal=nearest_names(name, known),
+                    nearest_legal=nearest_names(name, {*known, *builtin_profile_names()}),
                 )
         return tuple(self._profile(known[name]) for name in dict.fromkeys(names))
 

@@ -1,7 +1,7 @@
 """What comes with the product, put into the database: published measurements and datasheets."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import resources
 from typing import Any, Final
 
@@ -14,24 +14,36 @@ SHIPPED_DIGEST: Final = "shipped_digest"
 """The fact of a built-in profile that says from which file of the package it was seeded."""
 
 
-def seed(profiles: ProfileStore, devices: DeviceStore, *, on_work: Callable[[], None] | None = None) -> None:
-    """Bring the built-in profiles and devices to what this version ships; ``on_work`` is called first.
+def seed_profiles(
+    profiles: ProfileStore,
+    *,
+    names: Iterable[str] | None = None,
+    on_work: Callable[[], None] | None = None,
+) -> None:
+    """Bring built-in profiles, by default all, to what this version ships; ``on_work`` is called first.
 
     Takes milliseconds where nothing has changed.
     """
+    wanted = builtin_profile_names() if names is None else tuple(names)
     seeded = {
         summary.name: summary.facts.get(SHIPPED_DIGEST)
         for summary in profiles.summaries()
         if summary.built_in
     }
-    outdated = [name for name in builtin_profile_names() if seeded.get(name) != shipped_digest(name)]
+    outdated = [name for name in wanted if seeded.get(name) != shipped_digest(name)]
     if outdated and on_work is not None:
         on_work()
     for name in outdated:
         profiles.add(_profile_document(name), built_in=True)
+
+
+def seed_devices(devices: DeviceStore) -> None:
+    """Bring the known devices to what this version ships."""
     known = {device["name"]: device for device in devices.list_all()}
     shipped = [_device_document(name) for name in device_names()]
-    devices.put(device for device in shipped if device != known.get(device["name"]))
+    changed = [device for device in shipped if device != known.get(device["name"])]
+    if changed:
+        devices.put(changed)
 
 
 def shipped_digest(name: str) -> str:

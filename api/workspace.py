@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from api.database import MIGRATIONS, create_database_engine, create_session_factory, migrate
 from api.profile_library import ProfileLibrary
-from api.seeding import seed
+from api.seeding import seed_devices, seed_profiles
 from api.stores.devices import DatabaseDeviceStore, DeviceStore
 from api.stores.plans import DatabasePlanStore, PlanStore
 from api.stores.profiles import DatabaseProfileStore, ProfileStore
@@ -42,8 +42,8 @@ class Workspace:
         self.engine.dispose()
 
 
-def open_workspace(database_url: str) -> Workspace:
-    """Return the stores on a database that is ready for use."""
+def open_workspace(database_url: str, *, seeds: bool = False) -> Workspace:
+    """Return the stores on a database with its tables; ``seeds`` puts in what is shipped as it is used."""
     engine = create_database_engine(database_url)
     sessions = create_session_factory(engine)
     profiles = DatabaseProfileStore(sessions)
@@ -52,15 +52,24 @@ def open_workspace(database_url: str) -> Workspace:
         plans=DatabasePlanStore(sessions),
         profiles=profiles,
         devices=DatabaseDeviceStore(sessions),
-        library=ProfileLibrary(store=profiles),
+        library=ProfileLibrary(store=profiles, seeds=seeds),
     )
+
+
+def migrated_workspace(database_url: str) -> Workspace:
+    """Return the stores on a database, migrated now; shipped profiles get into it as they are used."""
+    workspace = open_workspace(database_url, seeds=True)
+    migrate(workspace.engine)
+    seed_devices(workspace.devices)
+    return workspace
 
 
 def prepare_workspace(database_url: str, *, on_work: Callable[[], None] | None = None) -> Workspace:
     """Return the stores on a migrated, seeded database; ``on_work`` is called where that takes seconds."""
     workspace = open_workspace(database_url)
     migrate(workspace.engine)
-    seed(workspace.profiles, workspace.devices, on_work=on_work)
+    seed_devices(workspace.devices)
+    seed_profiles(workspace.profiles, on_work=on_work)
     return workspace
 
 

@@ -4,14 +4,14 @@ import json
 import tempfile
 from pathlib import Path
 
-from api.workspace import prepare_workspace
+from api.workspace import migrated_workspace
 from tests.golden.documents import NAMES, answer_to, result_path
 
 
 def main() -> None:
     """Answer every golden request and keep what comes back."""
     with tempfile.TemporaryDirectory() as folder:
-        workspace = prepare_workspace(f"sqlite:///{Path(folder) / 'meshplan.sqlite3'}")
+        workspace = migrated_workspace(f"sqlite:///{Path(folder) / 'meshplan.sqlite3'}")
         for name in NAMES:
             document = answer_to(name, library=workspace.library)
             result_path(name).write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")

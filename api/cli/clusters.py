@@ -8,8 +8,8 @@ from api.cli.tables import write_table
 from api.cli.workspace import opened_workspace
 from api.pages.quantities import rate
 from api.schemas.catalogue import NamedClusterDocument
-from api.schemas.cluster import NodeGroupDocument
 from api.schemas.device import DeviceDocument
+from api.schemas.node_group import NodeGroupDocument
 from planner.units import format_bytes, format_seconds
 
 EXAMPLES = """\b

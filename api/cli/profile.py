@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from api.cli.outcome import ProblemError, problems_told, write_json
 from api.cli.profiles import keep_profile, write_refused
 from api.cli.workspace import opened_workspace
 from api.profile_library import LOCAL
-from api.schemas.catalogue import StoredProfileDocument
 from api.schemas.problem import FaultDocument, ProblemDocument
+from api.workspace import Workspace
+from planner.errors import InvalidRequest
 
 EXAMPLES = """\b
 Examples:
@@ -43,10 +45,13 @@ def command(output: str | None, as_json: bool, **options: Any) -> None:  # noqa:
         document = json.loads(path.read_text())
         with opened_workspace() as workspace:
             stored = keep_profile(document, workspace=workspace)
+            advice = _advice(document, workspace=workspace)
     if as_json:
         write_json(stored.model_dump(mode="json"))
     else:
-        _write(stored, document)
+        write_refused(stored)
+        click.echo(f"{stored.name}: {stored.num_accepted} measurements of {stored.device}")
+        click.echo(advice)
 
 
 def _measure(path: Path, options: dict[str, Any]) -> None:
@@ -62,17 +67,20 @@ def _measure(path: Path, options: dict[str, Any]) -> None:
         raise _problem(f"the profiler ended with code {ended.returncode}: what it said stands above")
 
 
-def _write(stored: StoredProfileDocument, document: dict[str, Any]) -> None:
-    facts = document["facts"]
-    write_refused(stored)
-    click.echo(f"{stored.name}: {stored.num_accepted} measurements of {stored.device}")
-    precision = next(
-        (row["dtype"] for row in document["kernels"] if row["operator"] == "matrix_product"), "bf16"
-    )
-    click.echo("The next plan for this machine is made from them:")
-    click.echo(
-        f"  meshplan plan --model gpt-2-124m --cluster {LOCAL}:{facts['processes']} --global-batch 8 "
-        f"--sequence 128 --precision {precision} --framework pytorch"
+def _advice(document: Mapping[str, Any], *, workspace: Workspace) -> str:
+    """Return how to plan for this machine now, or what is missing for that."""
+    num_devices = document["facts"]["processes"]
+    try:
+        cluster = workspace.library.machine_cluster(LOCAL, num_devices=num_devices)
+    except InvalidRequest as error:
+        return f"{error.message}; measure again with a longer --seconds-limit"
+    assert cluster is not None
+    known = cluster.node_groups[0].device.peak_flops_per_second
+    precision = "bf16" if "bf16" in known else next(iter(known))
+    return (
+        "The next plan for this machine is made from them:\n"
+        f"  meshplan plan --model gpt-2-124m --cluster {LOCAL}:{num_devices} --global-batch 8 --sequence 128 "
+        f"--precision {precision} --framework pytorch"
     )
 
 

@@ -41,7 +41,7 @@ def list_command(as_json: bool) -> None:  # noqa: FBT001 - a flag of the command
     \b
     Example: meshplan profiles list
     """
-    with problems_told(as_json=as_json), opened_workspace() as workspace:
+    with problems_told(as_json=as_json), opened_workspace(everything=True) as workspace:
         profiles = list_profiles(workspace.profiles)
     if as_json:
         write_json([profile.model_dump(mode="json") for profile in profiles])
@@ -70,7 +70,7 @@ def show_command(name: str, as_json: bool) -> None:  # noqa: FBT001 - a flag of 
     \b
     Example: meshplan profiles show h100-sxm/published
     """
-    with problems_told(as_json=as_json), opened_workspace() as workspace:
+    with problems_told(as_json=as_json), opened_workspace(everything=True) as workspace:
         profile = show_profile(name, profiles=workspace.profiles)
     if as_json:
         write_json(profile)
@@ -105,7 +105,7 @@ def delete_command(name: str) -> None:
     \b
     Example: meshplan profiles delete my-machine/measured
     """
-    with problems_told(as_json=False), opened_workspace() as workspace:
+    with problems_told(as_json=False), opened_workspace(everything=True) as workspace:
         try:
             is_deleted = workspace.profiles.delete(name)
         except BuiltInProfileError as error:

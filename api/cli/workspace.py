@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from api.cli.outcome import ProblemError
 from api.schemas.problem import FaultDocument, ProblemDocument
 from api.settings import LogLevel, Settings
-from api.workspace import Workspace, prepare_workspace
+from api.workspace import Workspace, migrated_workspace, prepare_workspace
 
 
 def read_settings() -> Settings:
@@ -26,12 +26,18 @@ def read_settings() -> Settings:
 
 
 @contextmanager
-def opened_workspace() -> Iterator[Workspace]:
-    """Return the stores on the database that the environment names."""
+def opened_workspace(*, everything: bool = False) -> Iterator[Workspace]:
+    """Return the stores on the database that the environment names.
+
+    ``everything`` that is shipped is in it, which takes seconds the first time; else as it is used.
+    """
     settings = read_settings()
     _set_up_log(settings)
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    workspace = prepare_workspace(settings.database_url, on_work=_say_first_use)
+    if everything:
+        workspace = prepare_workspace(settings.database_url, on_work=_say_first_use)
+    else:
+        workspace = migrated_workspace(settings.database_url)
     try:
         yield workspace
     finally:

@@ -8,7 +8,8 @@ from uuid import UUID
 from api.jobs.effort import num_passes, refuse_endless
 from api.profile_library import LOCAL, ProfileLibrary, StoredProfile
 from api.schemas.cluster import ClusterDocument
-from api.schemas.plan import PlanDocument, pointer_in_full_form
+from api.schemas.places import pointer_in_full_form
+from api.schemas.plan import PlanDocument
 from api.schemas.request import AnyRequestDocument, EvaluationRequestDocument, PlanRequestDocument
 from api.schemas.result import ResultDocument
 from api.schemas.support import refuse_unsupported
@@ -16,9 +17,11 @@ from api.version import VERSION
 from planner.cluster import Cluster
 from planner.cluster_presets import cluster_preset_names
 from planner.errors import InvalidRequest, MissingMeasurements, UnknownName
+from planner.job import Precision
 from planner.names import nearest_names
 from planner.plan import Result, TimelineEvent, UsedProfile
 from planner.planning import PlanRequest, Progress, evaluate_plan, plan_timeline, plan_training
+from planner.relatives import devices_that_speak_for
 
 MAX_DRAWN_PASSES: Final = 500_000
 """Operations that a trace has at the most: about 100 MB of JSON."""
@@ -39,11 +42,12 @@ def resolve(document: AnyRequestDocument, *, library: ProfileLibrary) -> Questio
     refuse_unsupported(document.normalised())
     workload = document.model.to_workload()
     cluster = resolve_cluster(document.cluster, library=library)
-    stored = _profiles(document, cluster, library=library)
+    job = document.job.to_job(workload)
+    stored = _profiles(document, cluster, precision=job.precision, library=library)
     request = PlanRequest(
         workload=workload,
         cluster=cluster,
-        job=document.job.to_job(workload),
+        job=job,
         constraints=document.constraints.to_constraints(),
         solver=document.solver.to_limits(),
         profiles=tuple(entry.profile for entry in stored),
@@ -127,11 +131,14 @@ def _result(document: AnyRequestDocument, request: PlanRequest, *, on_progress: 
 
 
 def _profiles(
-    document: AnyRequestDocument, cluster: Cluster, *, library: ProfileLibrary
+    document: AnyRequestDocument, cluster: Cluster, *, precision: Precision, library: ProfileLibrary
 ) -> tuple[StoredProfile, ...]:
+    """Return the profiles that are named, else those of the devices and of relatives that speak for them."""
     if document.profiles is not None:
         return library.named(document.profiles)
-    return library.for_devices(group.device.name for group in cluster.node_groups)
+    devices = [group.device for group in cluster.node_groups]
+    speaking = [name for device in devices for name in devices_that_speak_for(device, precision)]
+    return library.for_devices([*(device.name for device in devices), *speaking])
 
 
 def _with_stored_digests(result: Result, digests: Mapping[str, str]) -> Result:

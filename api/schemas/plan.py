@@ -1,7 +1,6 @@
 """The full form of a plan on the wire: mesh, batch, schedule, sharding, and the layers of every stage."""
 
-from collections.abc import Mapping
-from typing import Annotated, Final, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -233,21 +232,3 @@ class PlanDocument(InputDocument):
             sharding=self.sharding.to_sharding(),
             stages=tuple(stage.to_stage() for stage in self.stages),
         )
-
-
-def pointer_in_full_form(pointer: str) -> str:
-    """Return the pointer of a flat word of a plan as it is in the full form; others stay as they are."""
-    word = pointer.removeprefix("/plan/")
-    for part, schema in FLAT_PARTS.items():
-        if word in schema.model_fields:
-            return f"/plan/{part}/{word}"
-    return {"/plan/schedule": "/plan/schedule/name", "/plan/recompute": "/plan/stages"}.get(pointer, pointer)
-
-
-FLAT_PARTS: Final[Mapping[str, type[InputDocument]]] = {
-    "mesh": MeshDocument,
-    "batch": BatchDocument,
-    "schedule": ScheduleDocument,
-    "sharding": ShardingDocument,
-}
-"""The objects of the full form whose fields are words of the flat one."""

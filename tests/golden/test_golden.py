@@ -1,6 +1,6 @@
 """Requests and results as the contract has them, kept in files: what changes them is seen.
 
-After a change that is meant: python scripts/write_golden.py
+After a change that is meant: python -m scripts.write_golden
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from api.workspace import Workspace, prepare_workspace
+from api.workspace import Workspace, migrated_workspace
 from tests.golden.documents import NAMES, answer_to, request_of, result_path, shape
 
 PUBLISHED = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
@@ -22,7 +22,7 @@ FROZEN = ("state", "status", "request", "violations")
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     folder = tmp_path_factory.mktemp("golden")
-    workspace = prepare_workspace(f"sqlite:///{folder / 'meshplan.sqlite3'}")
+    workspace = migrated_workspace(f"sqlite:///{folder / 'meshplan.sqlite3'}")
     yield workspace
     workspace.close()
 

@@ -5,15 +5,15 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
+from api.jobs.desk import FrontDesk
+from api.jobs.progress import ProgressFiles
 from api.jobs.runner import PoolRunner, WorkerSettings
-from api.jobs.work import Work
 from api.schemas.request import EvaluationRequestDocument
 from api.stores.plans import PlanKind, PlanState
-from api.workspace import Workspace, prepare_workspace
+from api.workspace import Workspace, migrated_workspace
 
 REQUEST = {
     "model": {"preset": "gpt-2-124m"},
@@ -32,38 +32,37 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def workspace(url: str) -> Iterator[Workspace]:
-    workspace = prepare_workspace(url)
+    workspace = migrated_workspace(url)
     yield workspace
     workspace.close()
 
 
 @pytest.fixture
-def runner(workspace: Workspace, url: str, tmp_path: Path) -> Iterator[PoolRunner]:
-    del workspace  # the database is ready
+def desk(workspace: Workspace, url: str, tmp_path: Path) -> Iterator[FrontDesk]:
     runner = PoolRunner(WorkerSettings(database_url=url, progress_folder=tmp_path), num_searches=1)
-    yield runner
-    runner.close()
+    desk = FrontDesk(
+        plans=workspace.plans, runner=runner, progress=ProgressFiles(folder=tmp_path), max_waiting=10
+    )
+    yield desk
+    desk.close()
 
 
-def state_after(runner: PoolRunner, workspace: Workspace) -> PlanState:
-    work = Work(id=uuid4(), kind=PlanKind.EVALUATION, request=NORMALISED)
-    workspace.plans.add(NORMALISED, kind=work.kind, plan_id=work.id)
-    runner.submit(work).result(timeout=SECONDS)
-    record = workspace.plans.get(work.id)
+def state_after(desk: FrontDesk, workspace: Workspace) -> PlanState:
+    ticket = desk.take(NORMALISED, kind=PlanKind.EVALUATION)
+    ticket.done.result(timeout=SECONDS)
+    record = workspace.plans.get(ticket.id)
     assert record is not None
     return record.state
 
 
-def test_workers_answer_and_are_replaced_when_they_die(runner: PoolRunner, workspace: Workspace) -> None:
-    assert state_after(runner, workspace) is PlanState.DONE
+def test_workers_answer_are_replaced_when_they_die_and_end_with_the_desk(
+    desk: FrontDesk, workspace: Workspace
+) -> None:
+    assert state_after(desk, workspace) is PlanState.DONE
     for worker in multiprocessing.active_children():
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGKILL)
         worker.join(SECONDS)
-    assert state_after(runner, workspace) is PlanState.DONE
-
-
-def test_nothing_is_left_running(runner: PoolRunner, workspace: Workspace) -> None:
-    assert state_after(runner, workspace) is PlanState.DONE
-    runner.close()
+    assert state_after(desk, workspace) is PlanState.DONE
+    desk.close()
     assert multiprocessing.active_children() == []

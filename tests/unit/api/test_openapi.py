@@ -22,7 +22,7 @@ def document() -> Mapping[str, Any]:
 
 
 def test_the_published_document_is_that_of_the_service(document: Mapping[str, Any]) -> None:
-    # After a change that is meant: python scripts/write_openapi.py
+    # After a change that is meant: python -m scripts.write_openapi
     assert json.loads(PUBLISHED.read_text()) == json.loads(json.dumps(document))
 
 

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import text
 
 from api.profile_library import LOCAL
-from api.workspace import Workspace
+from api.workspace import Workspace, migrated_workspace
 from planner.errors import UnknownName
 from planner.profile import builtin_profile
 from tests.unit.api.machines import machine_profile
@@ -63,3 +63,13 @@ def test_the_machine_that_was_measured_last_is_the_local_one(workspace: Workspac
 def test_measurements_without_facts_describe_no_machine(workspace: Workspace) -> None:
     workspace.profiles.add(machine_profile(facts={}))
     assert workspace.library.machines() == {}
+
+
+def test_what_is_shipped_gets_into_an_empty_database_as_it_is_used(sqlite_url: str) -> None:
+    workspace = migrated_workspace(sqlite_url)
+    (by_device,) = workspace.library.for_devices(["T4-16GB"])
+    (by_name,) = workspace.library.named(["a10/published"])
+    names = workspace.profiles.names()
+    workspace.close()
+    assert (by_device.profile.name, by_name.profile.name) == ("t4/published", "a10/published")
+    assert names == ["a10/published", "t4/published"]

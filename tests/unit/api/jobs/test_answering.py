@@ -100,6 +100,20 @@ def test_profiles_are_those_of_the_device_unless_named(workspace: Workspace) -> 
     assert [profile.name for profile in question.request.profiles] == ["h200-sxm/published"]
 
 
+def test_relatives_speak_for_a_device_that_nobody_measured(workspace: Workspace) -> None:
+    group = {
+        "name": "a",
+        "num_nodes": 1,
+        "devices_per_node": 1,
+        "device": "GTX-1650-4GB",
+    }
+    request = {**REQUEST, "cluster": {"node_groups": [group]}}
+    question = resolve(PlanRequestDocument.model_validate(request), library=workspace.library)
+    devices = {profile.device for profile in question.request.profiles}
+    assert devices
+    assert "GTX-1650-4GB" not in devices
+
+
 @pytest.mark.parametrize("preset", ["local", "h100-sxn"])
 def test_an_unknown_cluster_is_refused_by_name(workspace: Workspace, preset: str) -> None:
     request = copy.deepcopy(dict(REQUEST)) | {"cluster": {"preset": preset, "num_devices": 2}}

@@ -7,7 +7,7 @@ from hypothesis import given
 from pydantic import ValidationError
 
 from api.schemas.document import MAX_LAYERS
-from api.schemas.plan import PlanDocument, pointer_in_full_form
+from api.schemas.plan import PlanDocument
 from planner.strategy import TrainingPlan
 from tests.unit.api.schemas.plans import training_plans
 
@@ -48,22 +48,6 @@ def test_what_is_left_out_has_its_default() -> None:
     assert read.sharding.optimizer == 1
     assert read.stages[0].chunks[0].layers[0].recompute.mode == "none"
     assert read.stages[0].placement[0].context_parallel == 1
-
-
-@pytest.mark.parametrize(
-    ("flat", "full"),
-    [
-        ("/plan/tensor_parallel", "/plan/mesh/tensor_parallel"),
-        ("/plan/micro_batch_size", "/plan/batch/micro_batch_size"),
-        ("/plan/virtual_stages", "/plan/schedule/virtual_stages"),
-        ("/plan/schedule", "/plan/schedule/name"),
-        ("/plan/zero_stage", "/plan/sharding/zero_stage"),
-        ("/plan/stages", "/plan/stages"),
-        ("/plan/sharding/optimizer", "/plan/sharding/optimizer"),
-    ],
-)
-def test_flat_words_have_their_place_in_the_full_form(flat: str, full: str) -> None:
-    assert pointer_in_full_form(flat) == full
 
 
 @pytest.mark.parametrize(
