@@ -13,7 +13,6 @@ after the other, each beside its chunk's last backward pass; the end.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from planner.cost.pipeline import ChunkCosts, PipelineProblem
 from planner.cost.schedules import Pass, stage_orders
@@ -162,7 +161,8 @@ def _pass_ends(
         stage = ready.pop()
         order, started_at, now = orders[stage], positions[stage], free[stage]
         position = started_at
-        for backward, chunk, micro_batch in islice(order, started_at, None):
+        while position < len(order):
+            backward, chunk, micro_batch = order[position]
             lane = 2 * chunk + backward
             source = lane + 2 if backward else lane - 2
             if 0 <= source < 2 * count:

@@ -8,73 +8,86 @@ from hypothesis import strategies as st
 
 from planner.cost.pipeline import ChunkCosts, FixedPart, LayerOption, PipelineProblem, chunk_costs
 from planner.cost.replay import replay
-from planner.cost.schedules import PipelineShape, stage_orders
+from planner.cost.schedules import Pass, PipelineShape, stage_orders
 from planner.strategy import Recompute, ScheduleName
 from tests.unit.planner.cost.problems import assignments, problems
 
 
-def longest_path_ns(problem: PipelineProblem, costs: tuple[ChunkCosts, ...]) -> int:
-    """Compute the makespan by plain recursion over the graph of the replay's description."""
-    p, chunks = problem.shape.num_stages, len(costs)
-    orders = stage_orders(problem.shape)
+class Graph:
+    """The graph of the replay's description, its ends found by plain recursion."""
 
-    def transfer(chunk: int, target: int) -> int:
-        return problem.transfer_ns if 0 <= target < chunks and p > 1 else 0
+    def __init__(self, problem: PipelineProblem, costs: tuple[ChunkCosts, ...]) -> None:
+        self.problem, self.costs = problem, costs
+        self.p, self.chunks = problem.shape.num_stages, len(costs)
+        self.orders = stage_orders(problem.shape)
+        self.position = {step: i for order in self.orders for i, step in enumerate(order)}
+        self.end = cache(self._end)
 
-    def work(chunk: int, backward: bool) -> int:  # noqa: FBT001
-        base = costs[chunk].backward_ns if backward else costs[chunk].forward_ns
-        sent = transfer(chunk, chunk - 1 if backward else chunk + 1)
-        return base + (sent if problem.transfer_blocks else 0)
+    def transfer(self, target: int) -> int:
+        return self.problem.transfer_ns if 0 <= target < self.chunks and self.p > 1 else 0
 
-    def updated(stage: int) -> int:
-        return problem.barrier_ns + sum(costs[c].optimizer_ns for c in range(stage, chunks, p))
+    def work(self, step: Pass) -> int:
+        cost = self.costs[step.chunk]
+        base = cost.backward_ns if step.backward else cost.forward_ns
+        sent = self.transfer(step.chunk - 1 if step.backward else step.chunk + 1)
+        return base + (sent if self.problem.transfer_blocks else 0)
 
-    def gathered(chunk: int) -> int:
-        return updated(chunk % p) + sum(costs[c].gather_ns for c in range(chunk % p, chunk + 1, p))
+    def updated(self, stage: int) -> int:
+        own = range(stage, self.chunks, self.p)
+        return self.problem.barrier_ns + sum(self.costs[c].optimizer_ns for c in own)
 
-    @cache
-    def end(stage: int, position: int) -> int:
-        step = orders[stage][position]
+    def gathered(self, chunk: int) -> int:
+        own = range(chunk % self.p, chunk + 1, self.p)
+        return self.updated(chunk % self.p) + sum(self.costs[c].gather_ns for c in own)
+
+    def before(self, stage: int, position: int) -> int:
+        """Return when the stage is free for a pass."""
         if position:
-            start = end(stage, position - 1)
-        elif problem.gather_overlaps:
-            start = updated(stage)
-        else:
-            start = gathered(chunks - p + stage)
+            return self.end(stage, position - 1)
+        if self.problem.gather_overlaps:
+            return self.updated(stage)
+        return self.gathered(self.chunks - self.p + stage)
+
+    def arrival(self, step: Pass) -> int:
         source = step.chunk + (1 if step.backward else -1)
-        if 0 <= source < chunks:
-            feeding = [
-                i
-                for i, other in enumerate(orders[source % p])
-                if (other.backward, other.chunk, other.micro_batch)
-                == (step.backward, source, step.micro_batch)
-            ]
-            flight = 0 if problem.transfer_blocks else transfer(source, step.chunk)
-            start = max(start, end(source % p, feeding[0]) + flight)
-        finish = start + work(step.chunk, step.backward)
+        if not 0 <= source < self.chunks:
+            return 0
+        feeding = step._replace(chunk=source)
+        flight = 0 if self.problem.transfer_blocks else self.transfer(step.chunk)
+        return self.end(source % self.p, self.position[feeding]) + flight
+
+    def _end(self, stage: int, position: int) -> int:
+        step = self.orders[stage][position]
+        finish = max(self.before(stage, position), self.arrival(step)) + self.work(step)
         first_use = not step.backward and step.micro_batch == 0
-        if first_use and problem.gather_overlaps and costs[step.chunk].gather_ns:
-            finish = max(finish, gathered(step.chunk) + problem.gather_bucket_ns)
+        if first_use and self.problem.gather_overlaps and self.costs[step.chunk].gather_ns:
+            finish = max(finish, self.gathered(step.chunk) + self.problem.gather_bucket_ns)
         return finish
 
-    def stage_end(stage: int) -> int:
-        passes = len(orders[stage])
-        finish = end(stage, passes - 1)
-        reduced = 0 if problem.reduce_overlaps else finish
-        for position in range(passes):
-            step = orders[stage][position]
-            cost = costs[step.chunk]
-            if not step.backward or step.micro_batch != problem.shape.num_micro_batches - 1:
+    def reduced(self, stage: int) -> int:
+        """Return when the stage's gradients are reduced."""
+        last = len(self.orders[stage]) - 1
+        end = 0 if self.problem.reduce_overlaps else self.end(stage, last)
+        for position, step in enumerate(self.orders[stage]):
+            cost = self.costs[step.chunk]
+            if not step.backward or step.micro_batch != self.problem.shape.num_micro_batches - 1:
                 continue
-            if problem.reduce_overlaps and cost.reduce_ns:
-                done = end(stage, position)
-                reduced = max(reduced, done - work(step.chunk, backward=True)) + cost.reduce_ns
-                reduced = max(reduced, done + problem.reduce_bucket_ns)
+            if self.problem.reduce_overlaps and cost.reduce_ns:
+                done = self.end(stage, position)
+                end = max(end, done - self.work(step)) + cost.reduce_ns
+                end = max(end, done + self.problem.reduce_bucket_ns)
             else:
-                reduced += cost.reduce_ns
-        return max(finish, reduced)
+                end += cost.reduce_ns
+        return end
 
-    ends = [stage_end(stage) for stage in range(p)]
+    def stage_end(self, stage: int) -> int:
+        return max(self.end(stage, len(self.orders[stage]) - 1), self.reduced(stage))
+
+
+def longest_path_ns(problem: PipelineProblem, costs: tuple[ChunkCosts, ...]) -> int:
+    """Compute the makespan by plain recursion."""
+    graph = Graph(problem, costs)
+    ends = [graph.stage_end(stage) for stage in range(problem.shape.num_stages)]
     return max(*ends, max(ends[0], ends[-1]) + problem.tied_ns)
 
 
