@@ -7,7 +7,7 @@ from typing import Final
 from planner.framework import FULL_RECOMPUTE, NO_RECOMPUTE, SELECTIVE_RECOMPUTE
 from planner.job import Constraints, SolverLimits
 from planner.planning import PlanRequest
-from planner.profile import Profile, builtin_profiles
+from planner.relatives import published_profiles
 from planner.strategy import Recompute, ShortPlan
 from planner.validation.machines import cluster_of
 from planner.validation.models import workload_of
@@ -42,14 +42,10 @@ def question_of(row: Row) -> Question:
         job=job,
         constraints=Constraints(),
         solver=SolverLimits(),
-        profiles=_profiles(cluster.node_groups[0].device.name),
+        profiles=published_profiles(cluster.node_groups[0].device, job.precision),
     )
     plan = plan_of(reader, software, request)
     return Question(row=row, request=request, plan=plan, assumed=frozenset(reader.assumed))
-
-
-def _profiles(device: str) -> tuple[Profile, ...]:
-    return tuple(profile for profile in builtin_profiles() if profile.device == device)
 
 
 def plan_of(reader: Reader, software: Software, request: PlanRequest) -> ShortPlan:
