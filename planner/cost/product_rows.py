@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from planner.measurements import KernelTable, Source
 from planner.profile import Profile
-from planner.units import FlopsPerSecond
+from planner.units import Flops, FlopsPerSecond
 from planner.workload.operators import Phase
 
 Floats = NDArray[np.float64]
@@ -19,6 +19,9 @@ LEAST_FILL: Final = 0.4
 """A grid counts as one when this share of its nodes was measured; else its rows are scattered points."""
 LEAST_LADDER: Final = 3
 """A grid has at least so many sizes along each axis."""
+LONG_FLOPS: Final[Flops] = 1e12
+LEAST_LONG: Final = 12
+"""FLOP of a long product, and so many of them show the rate that a device holds."""
 BURSTS: Final = "burst_sources"
 """The fact that names sources which time short bursts on a cool device."""
 BEST_SHAPES: Final = "best_shape_sources"
@@ -92,6 +95,19 @@ def together(stacks: Sequence[Stack]) -> Stack:
 
 StackKey = tuple[bool, str]
 """Whether bursts were timed, and a name."""
+
+
+def held_in_step(stack: Stack, *, factor: float) -> Stack:
+    """Return rows at a step's pace as a step that runs at the power limit holds them.
+
+    A short kernel that was timed by itself ran cool: in a step it is no faster than long ones usually
+    are, and those take ``factor`` times as long as in a loop of their own.
+    """
+    is_long = stack.flops >= LONG_FLOPS
+    if stack.is_burst or is_long.sum() < LEAST_LONG:
+        return stack
+    usual = float(np.median(stack.flops[is_long] / stack.seconds[is_long]))
+    return replace(stack, seconds=factor * np.maximum(stack.seconds, stack.flops / usual))
 
 
 def _tables(
