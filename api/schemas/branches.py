@@ -55,6 +55,47 @@ class LatentAttentionDocument(InputDocument):
     dropout: Share = 0.0
 
 
+class GatedDeltaNetDocument(InputDocument):
+    """Linear attention that corrects its state, with a gate."""
+
+    type: Literal["delta_net"]
+    hidden: Size
+    key_heads: Size
+    value_heads: Size
+    key_dim: Size
+    value_dim: Size
+    kernel: Size = Field(default=4, description="Tokens that the convolution sees.")
+
+
+class StateSpaceDocument(InputDocument):
+    """A state-space mixer whose heads have one decay each (Mamba-2)."""
+
+    type: Literal["state_space"]
+    hidden: Size
+    heads: Size
+    head_dim: Size
+    state: Size = Field(description="Width of the state of a channel.")
+    groups: Size = 1
+    kernel: Size = 4
+    chunk: Size = 256
+    bias: Flag = False
+    convolution_bias: Flag = True
+
+
+class SelectiveScanDocument(InputDocument):
+    """A state-space mixer whose channels have a state each (Mamba)."""
+
+    type: Literal["selective_scan"]
+    hidden: Size
+    inner: Size = Field(description="Channels that are scanned.")
+    state: Size
+    rank: Size = Field(description="Rank of the step sizes.")
+    kernel: Size = 4
+    bias: Flag = False
+    convolution_bias: Flag = True
+    norms: Flag = False
+
+
 class ExpertsDocument(InputDocument):
     """A router, ``experts`` MLPs of which ``top_k`` work on a token, and ``shared_ffn`` that works on all."""
 
@@ -73,5 +114,12 @@ class ExpertsDocument(InputDocument):
 
 
 BranchDocument = Annotated[
-    AttentionDocument | LatentAttentionDocument | MlpDocument | ExpertsDocument, Field(discriminator="type")
+    AttentionDocument
+    | LatentAttentionDocument
+    | GatedDeltaNetDocument
+    | StateSpaceDocument
+    | SelectiveScanDocument
+    | MlpDocument
+    | ExpertsDocument,
+    Field(discriminator="type"),
 ]

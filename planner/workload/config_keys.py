@@ -78,6 +78,11 @@ class ConfigKeys:
         """Return a whole number of at least one, or None where it is null."""
         return None if self._value(key, default) is None else self.size(key, default or 1)
 
+    def size_or_auto(self, key: str, automatic: int) -> int:
+        """Return a whole number of at least one; "auto", or nothing at all, is what follows from others."""
+        is_automatic = self._value(key, "auto") == "auto"
+        return automatic if is_automatic else self.size(key, automatic)
+
     def count(self, key: str, default: int, *, largest: int = MAX_COUNT) -> int:
         """Return a whole number of at least zero; null is zero."""
 
@@ -88,13 +93,20 @@ class ConfigKeys:
 
     def words(self, key: str, default: Sequence[str], known: Collection[str]) -> tuple[str, ...]:
         """Return as many known names as the default has; null means the default."""
+        value = self.free_words(key, default, known)
+        if len(value) != len(default):
+            self.refuse(key, f"{key} must name {len(default)} layers, not {len(value)}")
+        return value
+
+    def free_words(self, key: str, default: Sequence[str], known: Collection[str]) -> tuple[str, ...]:
+        """Return known names, any number of them but none; null means the default."""
         value = self._list(key, default)
         for place, word in enumerate(value):
             if not isinstance(word, str) or word not in known:
                 message = f"{key} has {shown(word)} at {place}, which is not known"
                 self.refuse(key, message, nearest_legal=tuple(sorted(known)))
-        if len(value) != len(default):
-            self.refuse(key, f"{key} must name {len(default)} layers, not {len(value)}")
+        if not 0 < len(value) <= MAX_COUNT:
+            self.refuse(key, f"{key} must name from 1 to {MAX_COUNT} layers, not {len(value)}")
         return tuple(value)
 
     def places(self, key: str, default: Collection[int]) -> frozenset[int]:

@@ -29,6 +29,13 @@ from planner.workload.families.deepseek import (
 from planner.workload.families.gemma import read_gemma, read_gemma2, read_gemma3_text
 from planner.workload.families.gpt2 import GPT2_OTHER_NAMES, read_gpt2
 from planner.workload.families.gpt_neox import GPTJ_OTHER_NAMES, read_gpt_neox, read_gptj
+from planner.workload.families.hybrid import (
+    JAMBA_OTHER_NAMES,
+    NEMOTRON_H_OTHER_NAMES,
+    read_jamba,
+    read_nemotron_h,
+    read_qwen3_next,
+)
 from planner.workload.families.llama import (
     read_llama,
     read_mistral,
@@ -38,6 +45,7 @@ from planner.workload.families.llama import (
     read_qwen3,
     read_starcoder2,
 )
+from planner.workload.families.mamba import read_mamba, read_mamba2
 from planner.workload.families.mixture import (
     EXPERTS_OTHER_NAMES,
     read_gpt_oss,
@@ -63,18 +71,23 @@ FAMILIES: Final[Mapping[str, ReadFamily]] = {
     "gpt_neox": read_gpt_neox,
     "gpt_oss": read_gpt_oss,
     "gptj": read_gptj,
+    "jamba": read_jamba,
     "llama": read_llama,
     "llama4_text": read_llama4_text,
+    "mamba": read_mamba,
+    "mamba2": read_mamba2,
     "mistral": read_mistral,
     "mixtral": read_mixtral,
     "mpt": read_mpt,
     "nemotron": read_nemotron,
+    "nemotron_h": read_nemotron_h,
     "opt": read_opt,
     "phi3": read_phi3,
     "qwen2": read_qwen2,
     "qwen2_moe": read_qwen2_moe,
     "qwen3": read_qwen3,
     "qwen3_moe": read_qwen3_moe,
+    "qwen3_next": read_qwen3_next,
     "starcoder2": read_starcoder2,
 }
 """How to read a config, by its ``model_type``."""
@@ -88,8 +101,10 @@ OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "gpt2": GPT2_OTHER_NAMES,
     "gpt_oss": EXPERTS_OTHER_NAMES,
     "gptj": GPTJ_OTHER_NAMES,
+    "jamba": JAMBA_OTHER_NAMES,
     "mixtral": EXPERTS_OTHER_NAMES,
     "mpt": MPT_OTHER_NAMES,
+    "nemotron_h": NEMOTRON_H_OTHER_NAMES,
     "qwen3_moe": EXPERTS_OTHER_NAMES,
 }
 """Second spellings of keys, by family."""

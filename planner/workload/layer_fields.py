@@ -12,12 +12,15 @@ from planner.errors import InvalidRequest, UnknownName
 from planner.names import nearest_names
 from planner.workload.block import Arrangement, BlockLayer
 from planner.workload.branches import Branch
+from planner.workload.delta_net import GatedDeltaNet
 from planner.workload.experts import Experts
 from planner.workload.latent_attention import LatentAttention
 from planner.workload.mlp import Mlp
 from planner.workload.passes import Norm
+from planner.workload.selective_scan import SelectiveScan
 from planner.workload.self_attention import SelfAttention
 from planner.workload.sizes import UnfitValue, shown
+from planner.workload.state_space import StateSpace
 from planner.workload.streams import JOB, ImageStream, Stream, TextStream
 
 Thing = TypeVar("Thing")
@@ -25,6 +28,9 @@ Thing = TypeVar("Thing")
 BRANCHES: Final[Mapping[str, type[Branch]]] = {
     "attention": SelfAttention,
     "latent_attention": LatentAttention,
+    "delta_net": GatedDeltaNet,
+    "selective_scan": SelectiveScan,
+    "state_space": StateSpace,
     "mlp": Mlp,
     "experts": Experts,
 }

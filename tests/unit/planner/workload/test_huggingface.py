@@ -5,11 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InvalidRequest, UnknownName
+from planner.workload.block import BlockLayer
+from planner.workload.delta_net import GatedDeltaNet
 from planner.workload.embedding import EmbeddingLayer
 from planner.workload.ends import HeadLayer
+from planner.workload.experts import Experts
 from planner.workload.huggingface import FAMILIES, workload_from_config
 from planner.workload.layers import Workload
+from planner.workload.mlp import Mlp
 from planner.workload.passes import Norm
+from planner.workload.selective_scan import SelectiveScan
+from planner.workload.self_attention import SelfAttention
+from planner.workload.state_space import StateSpace
 from planner.workload.transformer import DecoderLayer
 
 LLAMA_3_8B: Mapping[str, object] = {
@@ -337,6 +344,16 @@ def test_absurd_layer_types_are_refused_at_their_key(changes: dict[str, object],
         ({"model_type": "llama4_text", "no_rope_layers": [1, 0, 2]}, "no_rope_layers"),
         ({"model_type": "llama4_text", "no_rope_layers": [1, 0]}, "no_rope_layers"),
         ({"model_type": "llama4_text", "moe_layers": ["all"]}, "moe_layers"),
+        ({"model_type": "jamba", "attn_layer_offset": 8}, "attn_layer_offset"),
+        ({"model_type": "jamba", "expert_layer_period": 0}, "expert_layer_period"),
+        ({"model_type": "jamba", "mamba_dt_rank": "half"}, "mamba_dt_rank"),
+        ({"model_type": "nemotron_h", "hybrid_override_pattern": "MAMBA"}, "hybrid_override_pattern"),
+        ({"model_type": "nemotron_h", "hybrid_override_pattern": ""}, "hybrid_override_pattern"),
+        ({"model_type": "nemotron_h", "layers_block_type": []}, "layers_block_type"),
+        ({"model_type": "nemotron_h", "layers_block_type": ["lstm"]}, "layers_block_type"),
+        ({"model_type": "nemotron_h", "n_groups": 3}, "n_groups"),
+        ({"model_type": "qwen3_next", "linear_num_value_heads": 24}, "linear_num_value_heads"),
+        ({"model_type": "mamba2", "num_heads": 100}, "num_heads"),
     ],
 )
 def test_absurd_experts_are_refused_at_their_key(config: Mapping[str, object], key: str) -> None:
@@ -367,6 +384,36 @@ def experts_and_mlps(config: Mapping[str, object]) -> str:
 )
 def test_experts_stand_in_the_layers_that_the_config_says(config: Mapping[str, object], order: str) -> None:
     assert experts_and_mlps(config) == order
+
+
+@pytest.mark.parametrize(
+    ("config", "mixers"),
+    [
+        ({"model_type": "qwen3_next", "num_hidden_layers": 5}, ["delta"] * 3 + ["attention", "delta"]),
+        ({"model_type": "jamba", "num_hidden_layers": 6}, ["scan"] * 4 + ["attention", "scan"]),
+        (
+            {"model_type": "nemotron_h", "hybrid_override_pattern": "M-*E"},
+            ["space", "mlp", "attention", "moe"],
+        ),
+        ({"model_type": "nemotron_h"}, ["space", "moe", "attention", "mlp"]),
+        ({"model_type": "nemotron_h", "layers_block_type": ["mamba", "mlp"]}, ["space", "mlp"]),
+    ],
+)
+def test_mixers_stand_in_the_layers_that_the_config_says(
+    config: Mapping[str, object], mixers: list[str]
+) -> None:
+    names = {
+        GatedDeltaNet: "delta",
+        SelectiveScan: "scan",
+        StateSpace: "space",
+        SelfAttention: "attention",
+        Mlp: "mlp",
+        Experts: "moe",
+    }
+    layers = [run.layer for run in workload_from_config(config).runs for _ in range(run.count)]
+    assert [names[type(layer.branches[0])] for layer in layers if isinstance(layer, BlockLayer)] == [
+        mixer for mixer, layer in zip(mixers, layers[1:], strict=False) if isinstance(layer, BlockLayer)
+    ]
 
 
 def test_the_active_parameters_of_deepseek_v3_are_those_published() -> None:

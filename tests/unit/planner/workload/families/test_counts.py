@@ -50,6 +50,14 @@ WHOLE: list[Config] = [
     {"model_type": "gpt_oss", "attention_bias": False},
     {"model_type": "gptj"},
     {"model_type": "gptj", "architectures": ["GPTJForQuestionAnswering"]},
+    {"model_type": "jamba"},
+    {
+        "model_type": "jamba",
+        "num_experts": 1,
+        "mamba_proj_bias": True,
+        "mamba_conv_bias": False,
+        "mamba_dt_rank": 100,
+    },
     {"model_type": "llama"},
     {"model_type": "llama", "attention_bias": True, "mlp_bias": True},
     {"model_type": "llama", "architectures": ["LlamaModel"]},
@@ -61,10 +69,18 @@ WHOLE: list[Config] = [
     {"model_type": "llama4_text"},
     {"model_type": "llama4_text", "interleave_moe_layer_step": 2},
     {"model_type": "llama4_text", "moe_layers": [1, 5], "attention_bias": True},
+    {"model_type": "mamba"},
+    {"model_type": "mamba", "use_bias": True, "time_step_rank": 10},
+    {"model_type": "mamba2"},
+    {"model_type": "mamba2", "use_bias": True, "use_conv_bias": False, "architectures": ["Mamba2Model"]},
     {"model_type": "mistral"},
     {"model_type": "mixtral"},
     {"model_type": "mpt"},
     {"model_type": "nemotron", "num_key_value_heads": 8},
+    {"model_type": "nemotron_h"},
+    {"model_type": "nemotron_h", "hybrid_override_pattern": "M-M*-EM", "moe_latent_size": 512},
+    {"model_type": "nemotron_h", "layers_block_type": ["mamba", "attention", "mlp"], "use_bias": True},
+    {"model_type": "nemotron_h", "mlp_bias": True, "hybrid_override_pattern": "M-*"},
     {"model_type": "opt"},
     {"model_type": "opt", "enable_bias": False, "layer_norm_elementwise_affine": False},
     {"model_type": "opt", "hidden_size": 1024, "num_attention_heads": 16, "word_embed_proj_dim": 512},
@@ -76,6 +92,8 @@ WHOLE: list[Config] = [
     {"model_type": "qwen3", "attention_bias": True},
     {"model_type": "qwen3_moe"},
     {"model_type": "qwen3_moe", "attention_bias": True, "head_dim": 128, "num_experts": 64},
+    {"model_type": "qwen3_next"},
+    {"model_type": "qwen3_next", "attention_bias": True, "full_attention_interval": 3},
     {"model_type": "starcoder2"},
     {"model_type": "starcoder2", "use_bias": False},
 ]
@@ -119,11 +137,12 @@ KEYS: Mapping[str, Mapping[str, str]] = {
     "starcoder2": LLAMA_KEYS,
     **dict.fromkeys(
         (
-            "deepseek_v2", "deepseek_v3", "glm4_moe", "gpt_oss", "llama4_text", "mixtral", "qwen2_moe",
-            "qwen3_moe",
+            "deepseek_v2", "deepseek_v3", "glm4_moe", "gpt_oss", "jamba", "llama4_text", "mixtral",
+            "nemotron_h", "qwen2_moe", "qwen3_moe", "qwen3_next",
         ),
         LLAMA_KEYS,
     ),
+    "mamba": {"hidden": "hidden_size", "layers": "num_hidden_layers"},
 }  # fmt: skip
 """How each family calls what is perturbed."""
 LATENTS = {
@@ -147,12 +166,37 @@ MORE: Mapping[str, Mapping[str, st.SearchStrategy[object]]] = {
     "deepseek_v3": {**LATENTS, **SMALL_EXPERTS},
     "glm4_moe": SMALL_EXPERTS,
     "gpt_oss": {"num_local_experts": st.integers(4, 12), "num_experts_per_tok": st.integers(1, 4)},
+    "jamba": {
+        "num_experts": st.integers(1, 6),
+        "num_experts_per_tok": st.just(1),
+        "mamba_d_state": st.integers(2, 8),
+        "mamba_d_conv": st.integers(2, 4),
+        "mamba_expand": st.integers(1, 3),
+        "attn_layer_period": st.integers(3, 5),
+        "attn_layer_offset": st.integers(0, 2),
+    },
     "llama4_text": {
         "num_local_experts": st.integers(4, 12),
         "intermediate_size_mlp": st.integers(4, 50),
         "interleave_moe_layer_step": st.integers(1, 3),
     },
+    "mamba": {
+        "state_size": st.integers(2, 8),
+        "expand": st.integers(1, 3),
+        "conv_kernel": st.integers(2, 4),
+        "use_conv_bias": st.booleans(),
+    },
     "mixtral": {"num_local_experts": st.integers(4, 12), "num_experts_per_tok": st.integers(1, 4)},
+    "nemotron_h": {
+        "hybrid_override_pattern": st.text("M*-E", min_size=1, max_size=7),
+        "ssm_state_size": st.integers(2, 8),
+        "n_groups": st.integers(1, 3),
+        "mamba_num_heads": st.integers(1, 3).map(lambda times: 6 * times),
+        "mamba_head_dim": st.integers(2, 8),
+        "moe_intermediate_size": st.integers(4, 50),
+        "moe_shared_expert_intermediate_size": st.integers(4, 50),
+        "moe_latent_size": st.none() | st.integers(4, 50),
+    },
     "qwen2_moe": {
         "num_experts": st.integers(4, 12),
         "moe_intermediate_size": st.integers(4, 50),
@@ -164,11 +208,21 @@ MORE: Mapping[str, Mapping[str, st.SearchStrategy[object]]] = {
         "moe_intermediate_size": st.integers(4, 50),
         "mlp_only_layers": st.lists(st.integers(0, 6)),
     },
+    "qwen3_next": {
+        "num_experts": st.integers(10, 12),
+        "moe_intermediate_size": st.integers(4, 50),
+        "shared_expert_intermediate_size": st.integers(4, 50),
+        "full_attention_interval": st.integers(2, 4),
+        "linear_num_key_heads": st.integers(1, 3),
+        "linear_num_value_heads": st.sampled_from([6, 12]),
+        "linear_key_head_dim": st.integers(2, 16),
+        "linear_value_head_dim": st.integers(2, 16),
+    },
 }
 """What else changes a family's count."""
 OWN_HEAD_DIM = {
     "gemma", "gemma2", "gemma3_text", "glm4_moe", "gpt_oss", "llama", "llama4_text", "mistral", "mixtral",
-    "nemotron", "qwen3", "qwen3_moe",
+    "nemotron", "nemotron_h", "qwen3", "qwen3_moe", "qwen3_next",
 }  # fmt: skip
 """Families whose heads may have a width of their own."""
 

@@ -1,0 +1,159 @@
+"""Mamba-2 (Dao and Gu, "Transformers are SSMs", 2024): heads with one decay each, worked through in chunks.
+
+Letters: T tokens of one device, C a chunk, N the state's width, P a head's width, G groups of heads that
+share the maps to and from the state. Source of the products: the chunked kernels of mamba-ssm.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from planner.units import Flops
+from planner.workload.branches import BranchInput
+from planner.workload.layers import Cut, PlainLayer, Split
+from planner.workload.mixers import (
+    chunk_product,
+    convolution_pass,
+    gated_norm_pass,
+    local_bytes,
+    num_chunks,
+    out_product,
+    saved,
+    sequence_exchange,
+)
+from planner.workload.operators import MatrixProduct, MemoryPass, Module, Operator
+from planner.workload.sizes import require_divisible, require_flag, require_size
+from planner.workload.tensor_parallel import AXIS, entering_collectives, leaving_collectives
+
+STATE_BYTES = 4
+"""States between chunks are kept in FP32."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StateSpace(PlainLayer):
+    """One product in, a convolution, the scan, a gated norm, one product out.
+
+    ``bias`` is that of both products.
+    """
+
+    label: ClassVar[str] = "mixer"
+    module: ClassVar[Module] = Module.MIXER
+
+    hidden: int
+    heads: int
+    head_dim: int
+    state: int
+    groups: int = 1
+    kernel: int = 4
+    chunk: int = 256
+    bias: bool = False
+    convolution_bias: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("hidden", "heads", "head_dim", "state", "groups", "kernel", "chunk"):
+            require_size(name, getattr(self, name))
+        require_flag("bias", self.bias)
+        require_flag("convolution_bias", self.convolution_bias)
+        require_divisible("heads", self.heads, by_name="groups", by=self.groups)
+
+    @property
+    def has_output_bias(self) -> bool:
+        """Whether the product out has a bias."""
+        return self.bias
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the whole branch."""
+        return self._parameters(tensor_parallel=1)
+
+    def local_parameters(self, cut: Cut) -> int:
+        """Return one device's share; surplus groups and the bias after the sum are replicated."""
+        return self._parameters(tensor_parallel=cut.tensor_parallel)
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """Heads and groups, which may be replicated."""
+        return (
+            Split(name="state-space heads", pieces=self.heads, axis=AXIS),
+            Split(name="state-space groups", pieces=self.groups, axis=AXIS, replicate=True),
+        )
+
+    def forward_flops(self, sequence_length: int, *, memory_length: int) -> Flops:  # noqa: ARG002 - a Branch
+        """Return 2 s per weight, and 4 N P per token and head: write the state and read it."""
+        weights = self.hidden * (self._in_columns(1) + self.heads * self.head_dim)
+        scan = 2 * self.heads * self.state * self.head_dim
+        return 2.0 * sequence_length * (weights + scan)
+
+    def operators(self, cut: Cut, source: BranchInput) -> tuple[Operator, ...]:
+        """Return the operators of one micro-batch on one device, in forward order."""
+        width = self.heads // cut.tensor_parallel * self.head_dim
+        columns = self._in_columns(cut.tensor_parallel)
+        return (
+            *entering_collectives(product="mixer_in", module=self.module, hidden=self.hidden, cut=cut),
+            MatrixProduct(
+                name="mixer_in",
+                module=self.module,
+                rows=cut.local_tokens,
+                columns=columns,
+                inner=self.hidden,
+                saved=source.saved("mixer_in_input", hidden=self.hidden, cut=cut),
+            ),
+            *sequence_exchange("mixer_in_exchange", columns, cut),
+            convolution_pass(self._mixed_channels(cut.tensor_parallel), cut),
+            *self._scan_operators(cut),
+            gated_norm_pass(width, cut),
+            *sequence_exchange("mixer_out_exchange", width, cut),
+            out_product(width, hidden=self.hidden, cut=cut),
+            *leaving_collectives(product="mixer_out", module=self.module, hidden=self.hidden, cut=cut),
+        )
+
+    def _scan_operators(self, cut: Cut) -> tuple[Operator, ...]:
+        """Scores of a chunk by group, then by head: what stays within it, and the state in and out."""
+        chunks, size = num_chunks(self.chunk, cut), self.chunk
+        heads, groups = self.heads // cut.tensor_parallel, self._local_groups(cut.tensor_parallel)
+        width, state = self.head_dim, self.state
+        return (
+            self._scan_pass(heads, chunks, cut),
+            chunk_product("scan_scores", rows=size, columns=size, inner=state, count=chunks * groups),
+            chunk_product("scan_within", rows=size, columns=width, inner=size, count=chunks * heads),
+            chunk_product("scan_state", rows=size, columns=width, inner=state, count=2 * chunks * heads),
+        )
+
+    def _scan_pass(self, heads: int, chunks: int, cut: Cut) -> MemoryPass:
+        """Read the operands, write and read every chunk's state, write the output.
+
+        Backward makes the states again; what it needs besides is the convolution's input, and the
+        step sizes of the heads.
+        """
+        operands = local_bytes(self._mixed_channels(cut.tensor_parallel), cut)
+        steps, output = local_bytes(heads, cut), local_bytes(heads * self.head_dim, cut)
+        states = STATE_BYTES * chunks * heads * self.head_dim * self.state
+        return MemoryPass(
+            name="scan",
+            module=self.module,
+            kind="scan",
+            forward_bytes=operands + steps + output + 2 * states,
+            backward_bytes=2 * (operands + steps + output) + 4 * states,
+            saved=(saved("scan_steps", steps),),
+        )
+
+    def _local_groups(self, tensor_parallel: int) -> int:
+        """Return the groups of one device; with more devices than groups each is replicated."""
+        return max(1, self.groups // tensor_parallel)
+
+    def _mixed_channels(self, tensor_parallel: int) -> int:
+        """Channels of values and of the maps to and from the state, which the convolution mixes."""
+        width = self.heads * self.head_dim // tensor_parallel
+        return width + 2 * self._local_groups(tensor_parallel) * self.state
+
+    def _in_columns(self, tensor_parallel: int) -> int:
+        """Return the columns of what the convolution mixes, the gate, and a step size per head."""
+        heads = self.heads // tensor_parallel
+        return self._mixed_channels(tensor_parallel) + heads * self.head_dim + heads
+
+    def _parameters(self, *, tensor_parallel: int) -> int:
+        heads, columns = self.heads // tensor_parallel, self._in_columns(tensor_parallel)
+        width = heads * self.head_dim
+        weights = self.hidden * (columns + width)
+        convolution = self._mixed_channels(tensor_parallel) * (self.kernel + self.convolution_bias)
+        of_heads = 3 * heads  # step bias, decay, skip
+        return weights + convolution + of_heads + width + self.bias * (columns + self.hidden)
