@@ -1,8 +1,9 @@
 """How many layers each stage can hold at all: a bound from its most frugal way to run them."""
 
-from dataclasses import replace
+from collections.abc import Iterator
 
-from planner.cost.pipeline import FixedPart, LayerOption, PipelineProblem
+from planner.cost.pipeline import FixedPart, PipelineProblem
+from planner.cost.schedules import warm_up_passes
 from planner.search.orders import forwards_before_first_backward, forwards_by_turn
 from planner.search.rows import fewest_layers, fixed_parts
 
@@ -14,52 +15,63 @@ def most_layers(problem: PipelineProblem, *, any_schedule: bool = False) -> list
     is exact; with several, layers are placed where the fewest micro-batches are kept. With
     ``any_schedule`` a 1F1B problem bounds every schedule of its stages: none keeps fewer.
     """
-    fixed, fewest = fixed_parts(problem), fewest_layers(problem)
-    p = problem.shape.num_stages
+    if problem.shape.virtual_stages == 1:
+        stages = _single_chunks(problem, loose=any_schedule)
+    else:
+        stages = _several_chunks(problem)
     found: list[int] = []
-    for stage in range(p):
-        least = sum(fewest[stage::p])
-        most = _most_on_stage(problem, stage, fixed[stage::p], fewest[stage::p], loose=any_schedule)
-        if most < least:
+    for most in stages:
+        if most < 0:
             return None
         found.append(most)
     return found if sum(found) >= problem.num_layers else None
 
 
-def _most_on_stage(
-    problem: PipelineProblem, stage: int, fixed: list[FixedPart], fewest: list[int], *, loose: bool
+def _single_chunks(problem: PipelineProblem, *, loose: bool) -> Iterator[int]:
+    """Yield the most layers of each stage of one chunk, -1 where not even the fewest fit."""
+    m, total = problem.shape.num_micro_batches, problem.num_layers
+    frugal = _frugal(problem) if loose else [(o.saved_bytes, o.working_bytes) for o in problem.options]
+    parts, fewest = fixed_parts(problem), fewest_layers(problem)
+    for stage, (part, least) in enumerate(zip(parts, fewest, strict=True)):
+        kept = min(warm_up_passes(problem.shape, stage) + 1, m)
+        room = problem.limit_bytes - problem.base_bytes - part.static_bytes - kept * part.saved_bytes
+        most = 0 if least == 0 and room >= part.working_bytes else -1
+        for saved, working in frugal:
+            # Where a stage may have more chunks, the one under way may hold no layer.
+            busy = part.working_bytes if loose and least == 0 else max(part.working_bytes, working)
+            each = problem.static_bytes + kept * saved
+            count = total if not each else min((room - busy) // each, total)
+            if room >= busy and count >= least:
+                most = max(most, count)
+        yield most
+
+
+def _frugal(problem: PipelineProblem) -> list[tuple[int, int]]:
+    """Return saved and working bytes that no mix of options over several chunks undercuts."""
+    saved = min(option.saved_bytes for option in problem.options)
+    return [(saved, min(option.working_bytes for option in problem.options))]
+
+
+def _several_chunks(problem: PipelineProblem) -> Iterator[int]:
+    """Yield a bound on the layers of each stage of several chunks, -1 where not even the fewest fit."""
+    parts, fewest, p = fixed_parts(problem), fewest_layers(problem), problem.shape.num_stages
+    ((saved, working),) = _frugal(problem)
+    for stage in range(p):
+        kept = forwards_by_turn(problem.shape, forwards_before_first_backward(problem.shape, stage))
+        own, least = parts[stage::p], fewest[stage::p]
+        busy = max(own[-1].working_bytes, working) if least[-1] else own[-1].working_bytes
+        room = problem.limit_bytes - problem.base_bytes - busy - _held(problem, own, least, kept, saved)
+        each = problem.static_bytes + min(kept) * saved
+        spare = room // each if each else problem.num_layers
+        yield min(sum(least) + spare, problem.num_layers) if room >= 0 else -1
+
+
+def _held(
+    problem: PipelineProblem, own: list[FixedPart], fewest: list[int], kept: list[int], saved_bytes: int
 ) -> int:
-    kept = forwards_by_turn(problem.shape, forwards_before_first_backward(problem.shape, stage))
-    room = problem.limit_bytes - problem.base_bytes - fixed[-1].working_bytes
-    for part, count in zip(fixed, kept, strict=True):
-        room -= part.static_bytes + count * part.saved_bytes
-    one_chunk = len(fixed) == 1 and not loose
-    options = list(problem.options) if one_chunk else [_frugal_mix(problem)]
-    most = -1
-    for option in options:
-        # An empty chunk under way needs no working memory for layers, whatever other chunks hold.
-        spared = fewest[-1] == 0 and not one_chunk
-        extra = 0 if spared else max(option.working_bytes - fixed[-1].working_bytes, 0)
-        most = max(most, _most_of(problem, option.saved_bytes, room - extra, kept, fewest))
-    return max(most, 0) if one_chunk and fewest == [0] and room >= 0 else most
-
-
-def _frugal_mix(problem: PipelineProblem) -> LayerOption:
-    """Return an option that no mix of options over several chunks undercuts in any size."""
-    return replace(
-        problem.options[0],
-        saved_bytes=min(option.saved_bytes for option in problem.options),
-        working_bytes=min(option.working_bytes for option in problem.options),
+    """Return what a stage's fixed parts and fewest layers hold besides working memory."""
+    static = sum(part.static_bytes for part in own) + sum(fewest) * problem.static_bytes
+    return static + sum(
+        count * (part.saved_bytes + layers * saved_bytes)
+        for part, layers, count in zip(own, fewest, kept, strict=True)
     )
-
-
-def _most_of(
-    problem: PipelineProblem, saved_bytes: int, room: int, kept: list[int], fewest: list[int]
-) -> int:
-    """Return the most layers of one option in so much room, -1 when not even the fewest fit."""
-    for layers, count in zip(fewest, kept, strict=True):
-        room -= layers * (problem.static_bytes + count * saved_bytes)
-    if room < 0:
-        return -1
-    each = problem.static_bytes + min(kept) * saved_bytes
-    return min(sum(fewest) + room // each, problem.num_layers) if each else problem.num_layers

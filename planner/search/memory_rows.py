@@ -1,44 +1,91 @@
-"""The memory of one stage as rows over its chunks: one for every moment at which it can peak."""
+"""The memory of one stage as rows over its chunks: one for every moment at which it can peak.
+
+Only backward passes need looking at: a forward pass is followed by one that holds as much and works
+besides.
+"""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from planner.cost.pipeline import PipelineProblem
-from planner.cost.schedules import memory_moments
-from planner.search.orders import compact_shape
+from planner.cost.schedules import PipelineShape
+from planner.search.orders import compact_shape, forwards_before_first_backward
 from planner.search.rows import Integers, fixed_parts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryRows:
-    """Moments of a stage: ``kept[moment, turn]`` micro-batches, and whose backward pass runs (else -1).
+    """Moments of a stage: ``kept[moment, turn]`` micro-batches, and whose backward pass runs.
 
     ``fixed_bytes`` is what a moment holds besides layers and working memory; the layers' share is
     static bytes each and ``kept`` times the saved bytes of their chunk.
     """
 
     kept: Integers
-    working_turn: tuple[int, ...]
+    working_turn: Integers
     fixed_bytes: Integers
-    fixed_working: tuple[int, ...]
+    fixed_working: Integers
 
     def peak_bytes(self, saved: Integers, working: Integers, static_bytes: int) -> int:
         """Return the stage's peak: layers' ``saved`` and ``working`` bytes by turn, static bytes in all."""
-        busy = np.append(np.maximum(working, self.fixed_working), 0)[list(self.working_turn)]
+        busy = np.maximum(working, self.fixed_working)[self.working_turn]
         return int((self.fixed_bytes + self.kept @ saved + busy).max()) + static_bytes
 
 
 def memory_rows(problem: PipelineProblem, stage: int) -> MemoryRows:
     """Return the moments of a stage."""
     own = fixed_parts(problem)[stage :: problem.shape.num_stages]
-    moments = memory_moments(compact_shape(problem.shape), stage)
-    kept = np.array([moment.saved for moment in moments], dtype=np.int64)
+    kept, turns = _moments(compact_shape(problem.shape), stage)
     fixed = problem.base_bytes + sum(part.static_bytes for part in own)
     saved = np.array([part.saved_bytes for part in own], dtype=np.int64)
     return MemoryRows(
         kept=kept,
-        working_turn=tuple(moment.turn if moment.backward else -1 for moment in moments),
+        working_turn=turns,
         fixed_bytes=fixed + kept @ saved,
-        fixed_working=tuple(part.working_bytes for part in own),
+        fixed_working=np.array([part.working_bytes for part in own], dtype=np.int64),
     )
+
+
+@lru_cache(maxsize=4096)
+def _moments(shape: PipelineShape, stage: int) -> tuple[Integers, Integers]:
+    """Return kept micro-batches by turn at the backward passes that no other one of their turn outweighs."""
+    forward, backward = _turns(shape)
+    first = forwards_before_first_backward(shape, stage)
+    begun = np.minimum(np.arange(len(backward)) + first, len(forward))
+    kept = _counts(forward, shape)[begun] - _counts(backward, shape)[:-1]
+    rows, turns = [], []
+    for turn in range(shape.virtual_stages):
+        heaviest = _heaviest(kept[backward == turn])
+        rows.append(heaviest)
+        turns += [turn] * len(heaviest)
+    return np.concatenate(rows), np.array(turns, dtype=np.int64)
+
+
+def _turns(shape: PipelineShape) -> tuple[Integers, Integers]:
+    """Return the turn of every forward and every backward pass of a stage, in order."""
+    v, size = shape.virtual_stages, shape.group_size or shape.num_stages
+    sizes = [min(size, shape.num_micro_batches - done) for done in range(0, shape.num_micro_batches, size)]
+    each = np.repeat(sizes, v)
+    ahead = np.tile(np.arange(v, dtype=np.int64), len(sizes))
+    return np.repeat(ahead, each), np.repeat(v - 1 - ahead, each)
+
+
+def _counts(turns: Integers, shape: PipelineShape) -> Integers:
+    """Return how many passes of each turn are among the first 0, 1, 2, ... passes."""
+    steps = np.zeros((len(turns) + 1, shape.virtual_stages), dtype=np.int64)
+    steps[np.arange(len(turns)) + 1, turns] = 1
+    return steps.cumsum(axis=0)
+
+
+def _heaviest(rows: Integers) -> Integers:
+    """Return the rows that no other row reaches everywhere."""
+    left = np.unique(rows, axis=0)
+    left = left[np.argsort(-left.sum(axis=1), kind="stable")]
+    kept = []
+    while len(left):
+        # The row with the largest sum is reached by no other one.
+        kept.append(left[0])
+        left = left[np.any(left > left[0], axis=1)]
+    return np.array(kept, dtype=np.int64)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from planner.cost.pipeline import LayerOption, PipelineProblem
 from planner.search.box import Box
-from planner.search.memory_rows import MemoryRows, memory_rows
+from planner.search.memory_rows import memory_rows
 from planner.search.rows import PathRows
 from planner.search.stage import TECHNIQUE_STEP, Way, Ways
 
 if TYPE_CHECKING:
-    from ortools.sat.python.cp_model import CpModel, CpSolver, IntVar
+    from ortools.sat.python.cp_model import CpSolver, IntVar
 
 LARGEST_SUM: Final = 1 << 61
 """No row may reach this: the solver computes in 64-bit integers."""
@@ -155,18 +155,15 @@ class Program:
         rows = memory_rows(self._problem, stage)
         own = self._chunks[stage :: self._problem.shape.num_stages]
         for kept, turn, fixed in zip(
-            rows.kept.tolist(), rows.working_turn, rows.fixed_bytes.tolist(), strict=True
+            rows.kept.tolist(), rows.working_turn.tolist(), rows.fixed_bytes.tolist(), strict=True
         ):
             terms = [_Term(chunk.layers, self._problem.static_bytes) for chunk in own]
             terms += [
                 _Term(chunk.saved.variable, count * chunk.saved.factor)
                 for count, chunk in zip(kept, own, strict=True)
             ]
-            room = self._problem.limit_bytes - fixed
-            if turn >= 0:
-                more, beyond = self._working(own[turn], rows.fixed_working[turn])
-                terms, room = terms + more, room - beyond
-            self._bound(terms, room)
+            more, beyond = self._working(own[turn], int(rows.fixed_working[turn]))
+            self._bound(terms + more, self._problem.limit_bytes - fixed - beyond)
 
     def _working(self, chunk: _Chunk, fixed_bytes: int) -> tuple[list[_Term], int]:
         """Return a chunk's working bytes while its backward pass runs: terms, and what is there anyhow."""

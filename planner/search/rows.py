@@ -37,7 +37,8 @@ class PathRows:
     def least_ns(self, problem: PipelineProblem) -> Integers:
         """Return the least that a layer adds to each path, by chunk, under any option."""
         each = [self.option_ns(option.forward_ns, option.backward_ns) for option in problem.options]
-        return np.minimum.reduce(each)
+        least: Integers = np.minimum.reduce(each)
+        return least
 
     def lengths_ns(self, forward_ns: Integers, backward_ns: Integers, layers: Integers) -> Integers:
         """Return each path's length when layers add these durations to the chunks' passes."""
@@ -110,5 +111,6 @@ def fixed_parts(problem: PipelineProblem) -> list[FixedPart]:
 
 def fewest_layers(problem: PipelineProblem) -> list[int]:
     """Return the fewest layers that each chunk may hold, in chunk order."""
-    chunks = range(problem.shape.num_chunks)
-    return [problem.minimum_layers(chunk) for chunk in chunks]
+    last = problem.shape.num_chunks - 1
+    ends = 0 if problem.empty_ends else 1
+    return [ends, *[1] * (last - 1), *([ends] if last else [])]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.cost.pipeline import LayerOption, PipelineProblem
+from planner.search.capacity import most_layers
 from planner.search.memory_rows import MemoryRows, memory_rows
 from planner.search.rows import fixed_parts
 from planner.search.stage import techniques, undominated_options
@@ -41,6 +42,7 @@ class StagePoints:
     def __init__(self, problem: PipelineProblem) -> None:
         self._problem = problem
         self._parts = fixed_parts(problem)
+        self._capacity = most_layers(problem)
         self._used = undominated_options(problem.options)
         # The most frugal option first: layers are moved to quicker ones as far as memory allows.
         self._used.sort(key=lambda number: (problem.options[number].saved_bytes, -number))
@@ -55,7 +57,9 @@ class StagePoints:
 
     def most(self, stage: int) -> int:
         """Return the most layers that fit a stage's memory; below ``fewest`` where not even those do."""
-        low, high = self.fewest(stage) - 1, self._problem.num_layers
+        low, high = self.fewest(stage) - 1, self._capacity[stage] if self._capacity else -1
+        if low < high and self.of(stage, high):
+            return high
         while low < high:
             middle = (low + high + 1) // 2
             if self.of(stage, middle):

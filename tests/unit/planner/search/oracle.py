@@ -15,7 +15,7 @@ from planner.cost.pipeline import FixedPart, LayerOption, PipelineProblem
 from planner.cost.schedules import stage_orders
 from tests.unit.planner.cost.problems import problems
 
-MOST_CHOICES = 300
+MOST_CHOICES = 81
 """Ways to choose options for all layers, at most."""
 
 
@@ -30,7 +30,7 @@ class Chunk:
 @st.composite
 def small_problems(draw: st.DrawFn) -> PipelineProblem:
     """Draw a problem with few enough plans to try them all."""
-    problem = draw(problems(max_stages=3, max_layers=6))
+    problem = draw(problems(max_stages=3, max_layers=5))
     while len(problem.options) ** problem.num_layers > MOST_CHOICES:
         problem = replace(problem, options=problem.options[:-1])
     return problem

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from planner.cost.pipeline import chunk_costs
 from planner.cost.replay import replay
-from planner.cost.schedules import memory_moments, stage_orders
+from planner.cost.schedules import PipelineShape, memory_moments, stage_orders
 from planner.search.orders import (
     backwards_before_last_forward,
     backwards_by_turn,
@@ -36,7 +36,7 @@ def test_every_stage_of_an_even_1f1b_pipeline_has_a_longest_path() -> None:
 
 
 @given(shapes(max_micro_batches=14), st.data())
-def test_counts_by_arithmetic_are_those_of_a_walk(shape, data) -> None:  # type: ignore[no-untyped-def]
+def test_counts_by_arithmetic_are_those_of_a_walk(shape: PipelineShape, data: st.DataObject) -> None:
     stage = data.draw(st.integers(0, shape.num_stages - 1))
     order = stage_orders(shape)[stage]
     backward = [step.backward for step in order]
@@ -52,6 +52,6 @@ def test_counts_by_arithmetic_are_those_of_a_walk(shape, data) -> None:  # type:
 
 
 @given(shapes(max_micro_batches=40))
-def test_fewer_micro_batches_have_the_same_memory_moments(shape) -> None:  # type: ignore[no-untyped-def]
+def test_fewer_micro_batches_have_the_same_memory_moments(shape: PipelineShape) -> None:
     for stage in range(shape.num_stages):
         assert set(memory_moments(compact_shape(shape), stage)) == set(memory_moments(shape, stage))
