@@ -53,7 +53,10 @@ class Finish:
 
 
 def replay(problem: PipelineProblem, costs: Sequence[ChunkCosts]) -> Replay:
-    """Replay one step; ``costs`` holds one entry per chunk, in chunk order."""
+    """Replay one step; ``costs`` holds one entry per chunk, in chunk order.
+
+    Raises ValueError for a shape whose stages would wait for each other for ever.
+    """
     updated = update_ends(problem, costs)
     gathered = gather_ends(problem, costs, updated)
     forward_ends, backward_ends = _pass_ends(problem, costs, updated, gathered)
@@ -178,6 +181,8 @@ def _pass_ends(
         if position > started_at:
             positions[stage], free[stage] = position, now
             ready.extend({(stage - 1) % p, (stage + 1) % p} - {stage})
+    if any(position < len(order) for position, order in zip(positions, orders, strict=True)):
+        raise ValueError(f"the stages of {problem.shape} wait for each other for ever")
     return ends[::2], ends[1::2]
 
 

@@ -34,6 +34,7 @@ def play_step(problem: PipelineProblem, costs: Sequence[ChunkCosts]) -> StepPath
     """Play one step; ``costs`` holds one entry per chunk, in chunk order.
 
     The path is one through the whole step: under other costs the step takes at least its length.
+    Raises ValueError for a shape whose stages would wait for each other for ever.
     """
     passes = _played(problem, costs)
     finished = finish(problem, costs, passes.done_ns())

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import cache
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -147,3 +148,10 @@ def test_equal_stages_take_the_textbook_time() -> None:
         problem = even_problem(stages=stages, virtual_stages=virtual, micro_batches=micro_batches)
         costs = chunk_costs(problem, ((1,),) * problem.shape.num_chunks)
         assert replay(problem, costs).makespan_ns == 6 * (virtual * micro_batches + stages - 1)
+
+
+def test_stages_that_wait_for_each_other_are_refused() -> None:
+    """A last group of one micro-batch: stage 0 waits for an input that waits for stage 0."""
+    problem = even_problem(stages=4, virtual_stages=3, micro_batches=9)
+    with pytest.raises(ValueError, match="wait for each other"):
+        replay(problem, chunk_costs(problem, ((1,),) * problem.shape.num_chunks))
