@@ -62,9 +62,10 @@ def test_more_micro_batches_are_more_rounds_of_the_same_order(
     assert many.num_rounds > some.num_rounds > 1
 
 
-def test_stages_that_wait_for_each_other_are_refused() -> None:
+@pytest.mark.parametrize("micro_batches", [5, 61])
+def test_stages_that_wait_for_each_other_are_refused(micro_batches: int) -> None:
     shape = PipelineShape(
-        schedule=ScheduleName.INTERLEAVED, num_stages=4, virtual_stages=3, num_micro_batches=5
+        schedule=ScheduleName.INTERLEAVED, num_stages=4, virtual_stages=3, num_micro_batches=micro_batches
     )
     with pytest.raises(ValueError, match="wait for each other"):
         step_order(shape)
