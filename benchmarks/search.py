@@ -104,9 +104,7 @@ def cases() -> Iterator[Case]:
         (16, 3, 96, 64),
         (64, 2, 128, 512),
     ):
-        yield Case(
-            stages=stages, virtual_stages=virtual_stages, micro_batches=micro_batches, layers=layers
-        )
+        yield Case(stages=stages, virtual_stages=virtual_stages, micro_batches=micro_batches, layers=layers)
     for stages, virtual_stages, layers, micro_batches, limit in (
         (1, 1, 32, 64, 36.0),
         (2, 1, 32, 64, 24.0),

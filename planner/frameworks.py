@@ -156,7 +156,6 @@ ANY: Final = replace(
     vocabulary_multiple=1,
     default_zero_stage=ZeroStage.NONE,
     uneven_by_default=True,
-    interleaving_needs_full_groups=False,
 )
 
 FRAMEWORKS: Final[Mapping[str, Framework]] = {

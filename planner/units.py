@@ -14,6 +14,9 @@ MEBIBYTE: Final = 2**20
 GIBIBYTE: Final = 2**30
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 
+LARGEST_PREFIXED: Final = 1e21
+"""Counts from here on have no prefix that people know."""
+
 _DECIMAL_PREFIXES: Final = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _BINARY_PREFIXES: Final = (
     (2.0**50, "PiB"),
@@ -48,7 +51,7 @@ def format_seconds(duration: Seconds) -> str:
 
 def format_count(count: float) -> str:
     """Return a count for people: ``format_count(8.03e9) == "8.03 G"``, powers of ten beyond the prefixes."""
-    if abs(count) >= 1e21:
+    if abs(count) >= LARGEST_PREFIXED:
         return f"{count:.2e}"
     for scale, prefix in _DECIMAL_PREFIXES:
         if abs(count) >= scale:

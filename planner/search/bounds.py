@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost.pipeline import PipelineProblem
+from planner.search.box import Box, narrow
 from planner.search.capacity import most_layers
 from planner.search.rows import fewest_layers, fixed_parts
 from planner.strategy import ScheduleName
@@ -45,6 +46,26 @@ def spread_bound_ns(problem: PipelineProblem) -> int | None:
     facts = _facts(problem)
     weights, constants = _through_rows(problem, facts, blocking=False)
     return max(_weighted(problem, facts, weights, constants), _fullest_stage(problem, weights, constants))
+
+
+def rules_out(problem: PipelineProblem, within_ns: int) -> bool:
+    """Whether no assignment takes at most ``within_ns``, as far as whole layers of stages show it.
+
+    Sees what the bounds do not: that layers are whole and that memory caps them, stage by stage.
+    """
+    capacity = most_layers(problem)
+    if capacity is None:
+        return True
+    facts = _facts(problem)
+    weights, constants = _through_rows(problem, facts)
+    if problem.shape.schedule is not ScheduleName.INTERLEAVED:
+        more = (_gpipe_rows if problem.shape.schedule is ScheduleName.GPIPE else _1f1b_rows)(problem, facts)
+        weights, constants = np.concatenate((weights, more[0])), np.concatenate((constants, more[1]))
+    low = np.array(fewest_layers(problem), dtype=np.int64).reshape(-1, problem.shape.num_stages).sum(axis=0)
+    limits = within_ns * (1 + SAFETY) - constants
+    box = Box(low=low, high=np.array(capacity, dtype=np.int64))
+    whole_weights, whole_limits = np.floor(weights).astype(np.int64), np.ceil(limits).astype(np.int64)
+    return narrow(box, whole_weights, whole_limits, problem.num_layers) is None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,7 +131,7 @@ def _through_transfers(problem: PipelineProblem, *, blocking: bool) -> Reals:
         sends[-1] -= 1
         # While the pipeline fills and drains each stage but the first sends both ways.
         hops = hops - (np.arange(p) > 0) + m * sends
-    return hops * problem.transfer_ns
+    return np.asarray(hops * problem.transfer_ns, dtype=np.float64)
 
 
 def _gpipe_rows(problem: PipelineProblem, facts: _Facts) -> tuple[Reals, Reals]:

@@ -13,7 +13,7 @@ ROUNDS = 6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Box:
-    """Fewest and most layers of every chunk; ``capacity`` the most of every stage."""
+    """Fewest and most layers of every chunk, or of every stage."""
 
     low: Integers
     high: Integers
@@ -34,19 +34,23 @@ def narrowed(
 ) -> Box | None:
     """Return the ranges of chunks in plans that take at most ``within_ns``, None when there is no such plan."""
     weights, limits = _system(problem, rows, capacity, within_ns)
-    # All layers are placed somewhere: what every chunk adds at least is there in any case.
+    return narrow(box, weights, limits, problem.num_layers)
+
+
+def narrow(box: Box, weights: Integers, limits: Integers, num_layers: int) -> Box | None:
+    """Return the ranges under ``weights @ layers <= limits`` with all layers placed, None when there are none."""
+    # All layers are placed somewhere: what every place adds at least is there in any case.
     common = weights.min(axis=1)
     weights = weights - common[:, None]
-    limits = limits - common * problem.num_layers
-    low, high, total = box.low, box.high, problem.num_layers
+    limits = limits - common * num_layers
+    low, high = box.low, box.high
     for _ in range(ROUNDS):
         slack = limits - weights @ low
-        if (slack < 0).any() or low.sum() > total or high.sum() < total or (low > high).any():
+        if (slack < 0).any() or low.sum() > num_layers or high.sum() < num_layers or (low > high).any():
             return None
-        with np.errstate(divide="ignore"):
-            extra = np.where(weights > 0, slack[:, None] // np.maximum(weights, 1), total).min(axis=0)
-        new_high = np.minimum(np.minimum(high, low + extra), total - low.sum() + low)
-        new_low = np.maximum(low, total - new_high.sum() + new_high)
+        extra = np.where(weights > 0, slack[:, None] // np.maximum(weights, 1), num_layers).min(axis=0)
+        new_high = np.minimum(np.minimum(high, low + extra), num_layers - low.sum() + low)
+        new_low = np.maximum(low, num_layers - new_high.sum() + new_high)
         if (new_low == low).all() and (new_high == high).all():
             break
         low, high = new_low, new_high

@@ -137,8 +137,8 @@ def assignment_of(chosen: Sequence[Way]) -> Assignment:
 
 def _even(problem: PipelineProblem, box: Box) -> list[int] | None:
     """Return layers spread as evenly as the ranges allow, fuller chunks first."""
-    layers = box.low.tolist()
-    high = box.high.tolist()
+    layers: list[int] = box.low.tolist()
+    high: list[int] = box.high.tolist()
     p = problem.shape.num_stages
     for _ in range(problem.num_layers - sum(layers)):
         open_chunks = [chunk for chunk in range(len(layers)) if layers[chunk] < high[chunk]]

@@ -16,7 +16,7 @@ from planner.search.bounds import lower_bound_ns
 from planner.search.box import Box, narrowed, whole_box
 from planner.search.capacity import most_layers
 from planner.search.incumbent import Incumbent, assignment_of
-from planner.search.paths import longest, stage_paths
+from planner.search.paths import stage_paths
 from planner.search.program import Answer, Program, WorkLimits
 from planner.search.rows import PathRows, joined, path_rows, replayed_row
 from planner.search.stage import Way, Ways

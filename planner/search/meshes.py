@@ -146,10 +146,9 @@ def space_size(space: Space) -> SpaceSize:
     modes = [len(choice) for choice in _recompute_choices(space)]
     layouts, plans = 0, 0.0
     for mesh, batch in meshes(space):
-        sharding = len(_zero_stages(space, mesh))
-        for schedule in schedules(space, mesh, batch):
-            layouts += sharding * len(modes)
-            plans += sharding * sum(_placements(space, mesh.pipeline_parallel, options) for options in modes)
+        of_mesh = len(_zero_stages(space, mesh)) * sum(1 for _ in schedules(space, mesh, batch))
+        layouts += of_mesh * len(modes)
+        plans += of_mesh * sum(_placements(space, mesh.pipeline_parallel, options) for options in modes)
     return SpaceSize(layouts=layouts, plans=plans)
 
 

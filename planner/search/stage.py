@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.cost.pipeline import LayerOption, PipelineProblem
 from planner.search.orders import forwards_before_first_backward
@@ -51,7 +50,7 @@ def undominated_options(options: Sequence[LayerOption]) -> list[int]:
 
 def undominated(figures: Integers) -> list[int]:
     """Return the rows of which no other row is nowhere larger; of equal rows the first."""
-    left: NDArray[np.intp] = np.lexsort(figures.T[::-1])
+    left = np.lexsort(figures.T[::-1])
     kept: list[int] = []
     while len(left):
         # The first in lexicographic order has nothing smaller left: keep it, drop what it dominates.
@@ -63,7 +62,7 @@ def undominated(figures: Integers) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What the only chunk of a stage may keep: ``kept`` times its layers' saved bytes and the working ones."""
+    """What the only chunk of a stage may keep: ``kept`` times its layers' saved bytes, and working ones."""
 
     bytes: int
     kept: int
