@@ -1,7 +1,8 @@
 """Which published measurements speak for a device: its own, else those of its nearest relatives."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
@@ -37,7 +38,7 @@ class Closeness(IntEnum):
     SAME_ARCHITECTURE = 2
     """One compute architecture: sm_80, gfx942."""
     SAME_FAMILY = 3
-    """One generation: Ampere, CDNA 3."""
+    """One generation and line: Ampere, CDNA 3, Blackwell of data centres."""
     SAME_VENDOR = 4
 
 
@@ -57,7 +58,7 @@ def closeness(device: Device, other: Device) -> Closeness | None:
     own, others = _words(device), _words(other)
     if own and own == others:
         return Closeness.SAME_CHIP if _has_equal_peaks(device, other) else Closeness.SAME_ARCHITECTURE
-    if own and others and own[0] == others[0]:
+    if _is_same_family(own, others):
         return Closeness.SAME_FAMILY
     return Closeness.SAME_VENDOR if device.vendor and device.vendor == other.vendor else None
 
@@ -146,12 +147,14 @@ def _first(
 
 
 def _words(device: Device) -> list[str]:
-    """Return family and architecture: "blackwell sm_100 + grace" is ["blackwell", "sm_100"]."""
-    return (
-        device.architecture.replace("-", " ").replace("ultra ", "").split(" ")[:2]
-        if device.architecture
-        else []
-    )
+    """Return family and architecture: "blackwell-ultra sm_103 + grace" is ["blackwell", "sm_103"]."""
+    return device.architecture.replace("-ultra", "").split(" ")[:2] if device.architecture else []
+
+
+def _is_same_family(own: Sequence[str], others: Sequence[str]) -> bool:
+    """Tell whether two devices are of one generation and line: sm_100 and sm_103, but not sm_120."""
+    lines = [re.sub(r"\d$", "", architecture) for words in (own, others) for architecture in words[1:]]
+    return bool(own and others) and own[0] == others[0] and len(set(lines)) <= 1
 
 
 def _has_equal_peaks(device: Device, other: Device) -> bool:

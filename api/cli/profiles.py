@@ -9,6 +9,7 @@ import click
 from api.catalogue import list_profiles, show_profile
 from api.cli.documents import read_json
 from api.cli.outcome import ProblemError, problems_told, write_json
+from api.cli.profiles_check import command as check_command
 from api.cli.tables import write_table
 from api.cli.workspace import opened_workspace
 from api.pages.quantities import count
@@ -23,6 +24,7 @@ EXAMPLES = """\b
 Examples:
   meshplan profiles list
   meshplan profiles show h100-sxm/published
+  meshplan profiles check h100-sxm/published
   meshplan profiles import PROFILE.json
   meshplan profiles delete my-machine/measured
 """
@@ -30,7 +32,10 @@ Examples:
 
 @click.group(epilog=EXAMPLES)
 def command() -> None:
-    """List, show, import or delete measurements."""
+    """List, show, check, import or delete measurements."""
+
+
+command.add_command(check_command, "check")
 
 
 @command.command("list")

@@ -11,7 +11,7 @@ from planner.cost.attention_rows import CoreKey, CoreRows, core_rows
 from planner.cost.surface import Surface, fill_along, left_out, monotone
 from planner.profile import Estimate, Profile, Provenance
 from planner.units import FlopsPerSecond, Seconds
-from planner.workload.operators import AttentionCore, Phase, mask_share
+from planner.workload.operators import AttentionCore, Module, Phase, mask_share
 
 Floats = NDArray[np.float64]
 
@@ -78,6 +78,21 @@ class CoreTable:
             best_flops_per_second=self.best_flops_per_second / factor,
         )
 
+    def core(self, heads: int, sequence: int) -> AttentionCore:
+        """Return the core of a measured shape; it counts batch x heads as heads."""
+        return AttentionCore(
+            name="core",
+            module=Module.CORE_ATTENTION,
+            batch=1,
+            query_length=sequence,
+            key_length=sequence,
+            heads=heads,
+            kv_heads=heads,
+            head_dim=self.dims // 2,
+            value_dim=self.dims - self.dims // 2,
+            causal=self.causal,
+        )
+
     def has(self, op: AttentionCore) -> bool:
         """Tell whether this very shape was measured."""
         same_length = op.query_length == op.key_length
@@ -128,6 +143,21 @@ class AttentionTimes:
             lender_error=relative_error,
             provenance=provenance,
         )
+
+    @property
+    def num_rows(self) -> int:
+        """Shapes that were measured on the device itself, forward."""
+        return sum(len(table.hits) for table in self.tables)
+
+    def over(self, other: "AttentionTimes") -> float:
+        """Return the median of these times over other ones, at the shapes that were measured here."""
+        ratios = [
+            table.surface(heads, sequence)
+            / other.estimate(table.core(heads, sequence), phase=Phase.FORWARD).seconds
+            for table in self.tables
+            for heads, sequence in sorted(table.hits)
+        ]
+        return float(np.median(ratios))
 
     @property
     def best_flops_per_second(self) -> FlopsPerSecond:

@@ -5,10 +5,17 @@ from dataclasses import replace
 from typing import Final
 
 from planner.cluster import Device
-from planner.cost.attention import AttentionTimes
+from planner.cost.attention import LEAST_ROWS, AttentionTimes
 from planner.cost.batched_products import BatchedTimes, batched_times
-from planner.cost.lenders import borrowed_products, datasheet_roofline, lenders_of, profiles_of
+from planner.cost.lenders import (
+    borrowed_products,
+    datasheet_roofline,
+    lenders_of,
+    profiles_of,
+    slowness_of,
+)
 from planner.cost.matrix_products import (
+    ANCHORED_ERROR,
     LEAST_OWN,
     Borrowed,
     Pace,
@@ -28,6 +35,8 @@ from planner.workload.operators import AttentionCore, MatrixProduct, MemoryPass,
 
 LARGE_OVER_BEST: Final = 0.85
 """Rate of large products over that of the best shape: V100 0.93, A100 0.92, H100 0.85, B200 0.64."""
+LEAST_CORES: Final = 100
+"""Fewer attention cores of its own tell less of a device than a relative's sweep at their level."""
 DATASHEET_ERROR: Final = 0.25
 """Relative error, one standard deviation, of a rate that no measurement backs."""
 FAMILY_PACES: Final[Mapping[str, Pace]] = {
@@ -155,10 +164,8 @@ def forward_times(
     Raises MissingMeasurements where there is none of them.
     """
     own = profiles_of(device, profiles)
-    roofline = datasheet_roofline(device, precision, bytes_per_second=bytes_per_second)
     stacks = _stacks(device, own, precision, Phase.FORWARD)
-    if stacks and not roofline.flops_per_second:
-        roofline = replace(roofline, flops_per_second=max(map(best_rate_of, stacks)))
+    roofline = roofline_of(device, precision, stacks, bytes_per_second=bytes_per_second)
 
     def borrow(num_rows: int) -> Borrowed | None:
         # Enough rows of its own tell more of a device than another architecture does.
@@ -167,6 +174,20 @@ def forward_times(
 
     times = product_times(stacks, roofline, family_pace=family_pace(device), borrow=borrow)
     return times or _from_datasheet(device, own, precision, roofline)
+
+
+def roofline_of(
+    device: Device,
+    precision: Precision,
+    stacks: Sequence[Stack],
+    *,
+    bytes_per_second: BytesPerSecond,
+) -> Roofline:
+    """Return the roofline of the datasheet, or of the best rows where that has no rate of the format."""
+    roofline = datasheet_roofline(device, precision, bytes_per_second=bytes_per_second)
+    if stacks and not roofline.flops_per_second:
+        return replace(roofline, flops_per_second=max(map(best_rate_of, stacks)))
+    return roofline
 
 
 def _from_datasheet(
@@ -186,29 +207,40 @@ def _from_datasheet(
 def attention_times(
     device: Device, profiles: Sequence[Profile], precision: Precision, *, product_rate: FlopsPerSecond
 ) -> AttentionTimes:
-    """Return the times of the attention core: measured ones, else the nearest relative's.
+    """Return the times of the attention core: swept ones, else the nearest relative's sweep.
 
-    A relative's cores take as much longer here as its products do.
+    A relative's cores take as much longer here as its peak is higher, or as the device's few own
+    rows say.
     """
-    own = AttentionTimes.of(
+    own = _attention_of(device, profiles, precision, product_rate=product_rate)
+    if own.num_rows >= LEAST_CORES:
+        return own
+    for lender in lenders_of(device, profiles, precision):
+        theirs = _attention_of(lender.device, lender.profiles, precision, product_rate=product_rate)
+        if theirs.num_rows >= LEAST_CORES and lender.precision is precision:
+            slowness = slowness_of(device, profiles_of(device, profiles), lender, precision)
+            is_near = lender.is_same_chip or own.num_rows >= LEAST_ROWS
+            lent = theirs.lent(
+                slowness,
+                relative_error=lender.relative_error,
+                provenance=Provenance.INTERPOLATED if is_near else Provenance.DATASHEET,
+            )
+            return (
+                lent
+                if own.num_rows < LEAST_ROWS
+                else lent.lent(own.over(lent), relative_error=ANCHORED_ERROR, provenance=lent.provenance)
+            )
+    return own
+
+
+def _attention_of(
+    device: Device, profiles: Sequence[Profile], precision: Precision, *, product_rate: FlopsPerSecond
+) -> AttentionTimes:
+    return AttentionTimes.of(
         profiles_of(device, profiles),
         dtypes=measured_formats(device, precision),
         product_rate=product_rate,
     )
-    if own.tables:
-        return own
-    for lender in lenders_of(device, profiles, precision):
-        dtypes = measured_formats(lender.device, lender.precision)
-        theirs = AttentionTimes.of(lender.profiles, dtypes=dtypes, product_rate=product_rate)
-        if theirs.tables and lender.precision is precision:
-            bandwidth = lender.device.memory_bandwidth_bytes_per_second
-            rate = forward_times(lender.device, lender.profiles, precision, bytes_per_second=bandwidth)
-            return theirs.lent(
-                rate.best_flops_per_second / product_rate,
-                relative_error=lender.relative_error,
-                provenance=Provenance.INTERPOLATED if lender.is_same_chip else Provenance.DATASHEET,
-            )
-    return own
 
 
 def _all_phases(

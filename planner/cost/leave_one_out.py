@@ -11,8 +11,7 @@ from planner.cluster import Device
 from planner.cost.attention import core_tables
 from planner.cost.attention_rows import core_rows
 from planner.cost.collective_rows import MeasuredCollectives
-from planner.cost.compute import GRADIENT_RATIOS, family_pace
-from planner.cost.lenders import datasheet_roofline
+from planner.cost.compute import GRADIENT_RATIOS, family_pace, roofline_of
 from planner.cost.matrix_products import ProductTimes, product_times
 from planner.cost.product_rows import Stack, stacks_of
 from planner.cost.surface import left_out
@@ -39,6 +38,8 @@ class LeftOut:
     rows: int
     median_abs_error: float
     p90_abs_error: float
+    bias: float
+    """Median of found over measured, less 1: above zero where figures come out too slow."""
 
 
 def leave_one_out(profile: Profile, device: Device) -> tuple[LeftOut, ...]:
@@ -48,16 +49,18 @@ def leave_one_out(profile: Profile, device: Device) -> tuple[LeftOut, ...]:
         *_attention_errors(profile),
         *_collective_errors(profile),
     ]
-    return tuple(_left_out(kind, misses) for kind, misses in errors if len(misses))
+    return tuple(left_out_errors(kind, misses) for kind, misses in errors if len(misses))
 
 
-def _left_out(kind: str, misses: Floats) -> LeftOut:
+def left_out_errors(kind: str, misses: Floats) -> LeftOut:
+    """Return the errors of one kind of figure from the logarithms of found over measured."""
     errors = np.abs(np.expm1(misses))
     return LeftOut(
         kind=kind,
         rows=len(errors),
         median_abs_error=float(np.median(errors)),
         p90_abs_error=float(np.quantile(errors, 0.9)),
+        bias=float(np.expm1(np.median(misses))),
     )
 
 
@@ -70,9 +73,8 @@ def _product_errors(profile: Profile, device: Device) -> Iterator[tuple[str, Flo
         stacks = stacks_of([profile], dtypes=dtypes, phase=Phase.FORWARD)
         if not stacks:
             continue
-        roofline = datasheet_roofline(
-            device, precision, bytes_per_second=device.memory_bandwidth_bytes_per_second
-        )
+        bandwidth = device.memory_bandwidth_bytes_per_second
+        roofline = roofline_of(device, precision, stacks, bytes_per_second=bandwidth)
         times = product_times(stacks, roofline, family_pace=family_pace(device))
         if times is None:
             continue

@@ -175,6 +175,13 @@ def _is_same_architecture(device: Device, lender: Lender, precision: Precision) 
     return is_other and near and lender.precision is precision
 
 
+def slowness_of(device: Device, own: Sequence[Profile], lender: Lender, precision: Precision) -> float:
+    """Return how many times as long as on a lender something takes that is bound by its peak."""
+    here, there = datasheet_peak(device, precision), datasheet_peak(lender.device, lender.precision)
+    level = _level(device, own, lender, precision)
+    return (there / here if here and there else 1.0) * (1.0 if level is None else level)
+
+
 def _level(device: Device, own: Sequence[Profile], lender: Lender, precision: Precision) -> float | None:
     """Return the lender's share of peak at its best shape over the device's; None where one is unknown.
 

@@ -15,7 +15,7 @@ from planner.workload.operators import Collective
 from tests.unit.planner.cost.machines import bench_device, bench_profile, node_group
 from tests.unit.planner.profile_documents import collective_row, profile_document
 
-SYSTEMS = ["a100-sxm-40gb", "a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200"]
+SYSTEMS = ["a100-sxm-40gb", "a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "gb200-nvl72", "l40s"]
 NUM_DEVICES = 512
 TOLERANCE = 1 - 1e-9
 MEBIBYTE = 2**20
@@ -304,3 +304,117 @@ def test_the_lower_bound_is_never_above_the_time(
 def test_hops_follow_each_other_in_trees_and_rings(operation: Collective, expected: int) -> None:
     assert hops(operation, 8) == expected
     assert hops(operation, 1) == 0
+
+
+def silent(group: NodeGroup, *, devices_per_link: int) -> NodeGroup:
+    network = replace(group.levels[1], devices_per_link=devices_per_link)
+    return replace(group, levels=(group.levels[0], network))
+
+
+@pytest.mark.parametrize(("talking", "speedup"), [(1, 4.0), (2, 2.0), (4, 1.0), (None, 1.0)])
+def test_a_device_may_use_the_share_of_silent_neighbours(talking: int | None, speedup: float) -> None:
+    group = silent(node_group(device_by_name("TPU-v4"), network="ethernet"), devices_per_link=4)
+    costs = CollectiveCosts(group, [])
+    alone, together = (
+        costs.seconds(
+            Collective.ALL_REDUCE,
+            payload_bytes=2**34,
+            shape=group_shape(group, size=4, stride=8, talking=number),
+        ).seconds
+        for number in (talking, 8)
+    )
+    assert together / alone == pytest.approx(speedup, rel=0.01)
+
+
+def test_rows_of_all_devices_talking_say_nothing_of_a_few() -> None:
+    group = silent(system_group("h100-sxm"), devices_per_link=4)
+    costs = CollectiveCosts(group, builtin_profiles())
+    shape = group_shape(group, size=2, stride=8, talking=1)
+    alone = costs.seconds(Collective.ALL_REDUCE, payload_bytes=2**28, shape=shape)
+    assert alone.provenance is Provenance.DATASHEET
+
+
+def costs_of(preset: str, num_devices: int) -> tuple[CollectiveCosts, NodeGroup]:
+    (group,) = cluster_from_preset(preset, num_devices).node_groups
+    return CollectiveCosts(group, builtin_profiles()), group
+
+
+def rate(
+    preset: str, operation: Collective, *, size: int, stride: int = 1, num_devices: int = 512
+) -> tuple[float, Provenance]:
+    """Return the bus bandwidth of a GiB in GB/s, and where it comes from."""
+    costs, group = costs_of(preset, num_devices)
+    one = estimate(costs, group, operation, 2**30, size=size, stride=stride)
+    return bytes_per_rank(operation, 2**30, size) / one.seconds / 1e9, one.provenance
+
+
+@pytest.mark.parametrize(
+    ("preset", "size", "stride", "low", "high"),
+    [
+        # The NVLink of a rack joins its trays.
+        ("gb200-nvl72", 64, 1, 600, 750),
+        ("gb200-nvl72", 8, 4, 700, 800),
+        # Pairs of links of a full mesh: one of seven, three, all.
+        ("mi300x", 2, 1, 40, 64),
+        ("mi300x", 4, 1, 130, 192),
+        ("mi300x", 8, 1, 300, 448),
+        ("mi300x", 16, 1, 340, 370),
+        ("gh200", 2, 1, 100, 150),
+        ("gh200", 4, 1, 300, 450),
+        # Dies of a package, packages of a node, NICs shared by two dies.
+        ("mi250x-frontier", 2, 1, 100, 200),
+        ("mi250x-frontier", 8, 1, 50, 80),
+        ("mi250x-frontier", 8, 8, 10, 12.5),
+        # A bridge for two cards, copies through the host for more.
+        ("rtx-3090-nvlink", 2, 1, 40, 56),
+        ("rtx-3090", 2, 1, 5, 12),
+        ("rtx-3090-nvlink", 8, 1, 1, 2),
+        # AWS: 400 Gb/s for eight devices.
+        ("p4d", 16, 1, 70, 80),
+        ("gtx-1650-ethernet", 4, 1, 0.1, 0.125),
+        ("l40s", 2, 1, 18, 25),
+        ("l40s", 8, 1, 15, 31.5),
+    ],
+)
+def test_systems_reach_what_their_links_allow(
+    preset: str, size: int, stride: int, low: float, high: float
+) -> None:
+    assert low < rate(preset, Collective.ALL_REDUCE, size=size, stride=stride)[0] < high
+
+
+def test_copies_of_a_framework_are_no_part_of_a_gather() -> None:
+    gather, provenance = rate("a100-sxm-40gb", Collective.ALL_GATHER, size=4)
+    assert provenance is Provenance.INTERPOLATED
+    assert gather == pytest.approx(rate("a100-sxm-80gb", Collective.ALL_GATHER, size=4)[0], rel=0.05)
+
+
+def test_a_relative_behind_other_links_is_no_relative() -> None:
+    bridged = rate("a100-pcie-80gb", Collective.ALL_GATHER, size=4, num_devices=64)
+    assert bridged[0] < 31.5
+
+
+def test_chips_of_a_torus_reduce_over_all_of_their_links() -> None:
+    whole, plane, line = (
+        rate("tpu-v4", Collective.ALL_REDUCE, size=size, num_devices=64)[0] for size in (64, 16, 4)
+    )
+    assert whole == pytest.approx(3 * line, rel=0.05)
+    assert plane == pytest.approx(2 * line, rel=0.05)
+
+
+def test_an_oversubscribed_spine_slows_what_crosses_it() -> None:
+    inside, across_groups = (
+        rate("mi250x-frontier", Collective.ALL_REDUCE, size=size, stride=stride, num_devices=4096)[0]
+        for size, stride in ((8, 8), (4, 1024))
+    )
+    assert inside / across_groups == pytest.approx(1.75, rel=0.05)
+
+
+def test_few_published_sizes_tell_nothing_of_others() -> None:
+    document = builtin_profile("h100-sxm/published").to_document()
+    rows = [row for row in document["collectives"] if row["operation"] == "all_reduce"]
+    inside = [row for row in rows if row["world_size"] == row["ranks_per_node"] == 8]
+    one = next(row for row in inside if row["payload_bytes"] == 2**20)
+    document["collectives"] = [one]
+    group = system_group("h100-sxm")
+    costs = CollectiveCosts(group, [Profile.from_document(document)])
+    assert estimate(costs, group, Collective.ALL_REDUCE, 2**30, size=8).provenance is Provenance.DATASHEET

@@ -44,3 +44,8 @@ def test_ranks_that_no_link_joins_are_refused() -> None:
 
 def test_a_part_of_a_node_has_one_level() -> None:
     assert group_shape(NODE, size=4, stride=1).ranks_per_level == (4,)
+
+
+def test_all_devices_talk_unless_it_is_said_how_many_do() -> None:
+    assert group_shape(GROUP, size=8).talking == GROUP.num_devices
+    assert group_shape(GROUP, size=2, stride=32, talking=4).talking == 4
