@@ -15,7 +15,7 @@ from typing import Final
 from planner.cost.model import CostModel, pipeline_shape
 from planner.cost.pipeline import Assignment, PipelineProblem
 from planner.job import SolverLimits
-from planner.search.bounds import lower_bound_ns, spread_bound_ns
+from planner.search.bounds import lower_bound_ns, rules_out, spread_bound_ns
 from planner.search.evening import evened
 from planner.search.master import Solution, solve
 from planner.search.meshes import Space, meshes, schedules, space_size, variants
@@ -95,7 +95,12 @@ class _Search:
         self._deadline = time.monotonic() + limits.time_limit_seconds
         size = space_size(space)
         self.outcome = SearchOutcome(total=size.layouts, plans=size.plans)
+        self._is_whole = True
         for mesh, batch in meshes(space):
+            if time.monotonic() > self._deadline:
+                # What was not even looked at leaves no bound but zero.
+                self._is_whole = False
+                break
             self._push(_Node(model.floor_ns(mesh, batch), next(self._numbers), mesh, batch))
 
     def run(self, report: ProgressReport | None) -> SearchOutcome:
@@ -135,6 +140,8 @@ class _Search:
             best = self.outcome.best = replace(best, assignment=split)
         left = [*self._unproven_ns, *(node.bound_ns for node in (*self._open[:1], *self._put_off))]
         left = [bound for bound in left if best is None or bound < best.makespan_ns]
+        if not self._is_whole:
+            left.append(0)
         self.outcome.finished = not left or (best is not None and self._is_settled(min(left)))
         if best is not None:
             left.append(best.makespan_ns)
@@ -177,8 +184,9 @@ class _Search:
     def _solve(self, node: _Node) -> None:
         assert node.layout is not None
         assert node.problem is not None
-        best = self.outcome.best
-        cutoff = best.makespan_ns if best else None
+        cutoff = self._cutoff_ns(node.layout)
+        if cutoff is not None and rules_out(node.problem, cutoff):
+            return
         limits = WorkLimits(
             deterministic_seconds=WORK_LEVELS[node.tries],
             wall_clock_seconds=max(self._deadline - time.monotonic(), 0.0),
@@ -190,6 +198,14 @@ class _Search:
             self._keep(node.layout, node.problem, solved)
         if solved.lower_bound_ns is not None:
             self._put_off_unless_settled(node, solved.lower_bound_ns)
+
+    def _cutoff_ns(self, layout: Layout) -> int | None:
+        """Return the longest step with which a layout would still be preferred to the best."""
+        best = self.outcome.best
+        if best is None:
+            return None
+        wins_ties = layout_rank(layout) < layout_rank(best.layout)
+        return best.makespan_ns if wins_ties else best.makespan_ns - 1
 
     def _put_off_unless_settled(self, node: _Node, bound_ns: int) -> None:
         """Keep a layout for another try where its bound leaves room below the best."""

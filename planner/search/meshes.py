@@ -49,6 +49,10 @@ SEARCHED: Final = (
     "recompute",
 )
 """Words of the flat plan form that a search decides, or takes fixed."""
+MOST_PASSES: Final = 4_000_000
+"""Passes of a step, over all stages, beyond which a layout is not considered: none runs in practice."""
+MOST_COUNTED: Final = 10**300
+"""Where counting plans stops: near the end of what a float holds."""
 NOT_SEARCHED: Final[Mapping[str, object]] = {
     "expert_parallel": 1,
     "expert_tensor_parallel": 1,
@@ -153,20 +157,18 @@ def space_size(space: Space) -> SpaceSize:
 
 
 def _placements(space: Space, stages: int, options: int) -> float:
-    """Return the ways to give every stage its layers and every layer one of some options.
-
-    Layers are equal, so they are counted: compositions of their number into stages, times the ways
-    to choose modes for each layer.
-    """
-    layers = space.setting.num_layers
+    """Return the ways to give every stage its layers and every layer one of some options."""
     spare = 2 if space.setting.framework.empty_ends and stages > 1 else 0
-    return _compositions(layers, stages, spare) * float(options) ** layers
+    return _ways_to_place(space.setting.num_layers, stages, spare=spare, options=options)
 
 
 @cache
-def _compositions(layers: int, stages: int, spare: int) -> float:
+def _ways_to_place(layers: int, stages: int, *, spare: int, options: int) -> float:
+    """Return compositions of equal layers into stages times modes per layer, as far as a float goes."""
     free = layers - stages + min(spare, stages)
-    return float(comb(free + stages - 1, stages - 1)) if free >= 0 else 0.0
+    if free < 0:
+        return 0.0
+    return float(min(comb(free + stages - 1, stages - 1) * options**layers, MOST_COUNTED))
 
 
 def dimensions(space: Space) -> dict[str, str]:
@@ -179,6 +181,8 @@ def dimensions(space: Space) -> dict[str, str]:
             words[word] = "searched within the user's bounds"
         else:
             words[word] = "searched"
+    if words["num_micro_batches"] == "searched":
+        words["num_micro_batches"] = f"searched, steps of up to {MOST_PASSES} passes"
     words["layers_per_stage"] = "searched"
     words["layers_per_virtual_stage"] = "not searched: a stage's layers spread evenly over its chunks"
     words["expert_parallel"] = "fixed by the model: it has no experts"
@@ -300,6 +304,9 @@ def _is_considered(space: Space, mesh: Mesh, batch: Batch, schedule: Schedule) -
         return False
     if fixed is None and mesh.pipeline_parallel == 1 and schedule.name is ScheduleName.GPIPE:
         return False  # without stages every schedule is gradient accumulation; 1F1B keeps the least
+    passes = 2 * mesh.pipeline_parallel * schedule.virtual_stages * batch.num_micro_batches
+    if passes > MOST_PASSES:
+        return False
     return not interleaved or interleaving_fits(space.setting, mesh, batch, schedule)
 
 
