@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from planner.cost.pipeline import PipelineProblem
 from planner.cost.schedules import PipelineShape
-from planner.search.bounds import lower_bound_ns, spread_bound_ns
+from planner.search.bounds import lower_bound_ns, rules_out, spread_bound_ns
 from planner.strategy import ScheduleName
 from tests.unit.planner.search.oracle import best_plan, small_problems
 
@@ -20,6 +20,7 @@ def test_no_plan_beats_the_lower_bound(problem: PipelineProblem) -> None:
     if best is not None:
         assert bound is not None
         assert bound <= best
+        assert not rules_out(problem, best)
 
 
 @settings(max_examples=500, deadline=None)
