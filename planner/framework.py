@@ -1,7 +1,7 @@
 """The traits of a training framework: what it overlaps, keeps, supports and refuses."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -68,9 +68,18 @@ class Framework:
     pipeline_pass_seconds: Seconds
     """Time that a stage loses around each pass: it waits for its input, then launches the first kernels.
 
-    Fitted on the six pipelined 175B, 530B and 1T runs of Korthikanti et al. (2022), table 5: with 0 the
-    mean error of the interleaved ones is -7.7 %, with 1 ms -4.4 %.
+    1 ms fitted on the six pipelined 175B, 530B and 1T runs of Korthikanti et al. (2022), table 5. NeMo's
+    recipes (which hide sends) show none, nor does nanotron beside its launch times.
     """
+    attention_pace: Mapping[str, float] = field(default_factory=dict)
+    """Time of the framework's fused attention over that of the fastest kernels, by device generation.
+
+    FlashAttention-1 reaches about half the rate of its successors on Ampere, and less on Hopper.
+    """
+    memory_pass_pace: float = 1.0
+    """Time of its memory-bound passes over that of fused ones: eager frameworks launch one per operation."""
+    scatters_transfers: bool = False
+    """Whether each tensor-parallel rank sends its share of an activation, gathered again on arrival."""
     tensor_parallel: bool = True
     pipeline_parallel: bool = True
     context_parallel: bool = True

@@ -92,6 +92,8 @@ class LayerClock:
     kernels: KernelClock
     collectives: CollectiveClock
     framework: Framework
+    attention_pace: float = 1.0
+    """Time of the framework's attention on this device over that of the fastest kernels."""
 
     def passes(self, layer: Layer, cut: Cut) -> LayerPasses:
         """Return both passes of a layer cut this way."""
@@ -134,11 +136,14 @@ class LayerClock:
             case AttentionCore():
                 return self._core_parts(op, Phase.FORWARD, operators)
             case MemoryPass():
-                estimate, family = self.kernels.memory_pass(op, phase=Phase.FORWARD), Family.MEMORY_PASS
+                estimate, family = self._memory_pass(op, Phase.FORWARD), Family.MEMORY_PASS
             case CollectivePass():
                 is_alone = op.phase is Phase.FORWARD and op.partner is None
                 return [self._collective(op)] if is_alone else []
         return [booked(estimate, cause=Cause.COMPUTE, family=family)]
+
+    def _memory_pass(self, op: MemoryPass, phase: Phase) -> Estimate:
+        return self.kernels.memory_pass(op, phase=phase).scaled(self.framework.memory_pass_pace)
 
     def _collective(self, op: CollectivePass) -> Tally:
         estimate = self.collectives(op).scaled(op.count)
@@ -154,7 +159,7 @@ class LayerClock:
         rings = _partners(op, phase, operators)
         blocks = 1 + max((ring.count for ring in rings), default=0)
         block = replace(op, key_length=op.key_length // blocks)
-        estimate = self.kernels.attention(block, phase=phase).scaled(blocks)
+        estimate = self.kernels.attention(block, phase=phase).scaled(blocks * self.attention_pace)
         core = booked(estimate, cause=Cause.COMPUTE, family=Family.ATTENTION)
         behind = core.seconds * (blocks - 1) / blocks
         return [core, *(exposed(self._collective(ring), behind_seconds=behind) for ring in rings)]
@@ -174,7 +179,7 @@ class LayerClock:
             case AttentionCore():
                 return self._core_parts(op, Phase.BACKWARD, operators)
             case MemoryPass():
-                estimate = self.kernels.memory_pass(op, phase=Phase.BACKWARD)
+                estimate = self._memory_pass(op, Phase.BACKWARD)
                 return [booked(estimate, cause=Cause.COMPUTE, family=Family.MEMORY_PASS)]
             case CollectivePass():
                 is_alone = op.phase is Phase.BACKWARD and op.partner is None

@@ -46,10 +46,21 @@ class MeshLinks:
         shape = group_shape(self.group, size=size, stride=replica_stride(self.mesh) * step)
         return self.collectives.seconds(operation, payload_bytes=payload, shape=shape)
 
-    def to_next_stage(self, payload: Bytes) -> Tally:
-        """Return one activation's way to the next stage, over the slowest boundary."""
+    def to_next_stage(self, payload: Bytes, *, scattered: bool) -> Tally:
+        """Return one activation's way to the next stage, over the slowest boundary.
+
+        Scattered, each tensor-parallel rank sends its share, which is gathered on arrival: every rank
+        holds the same activation, so sending all of it takes the slow links t times for nothing
+        (Narayanan et al., SC21, section 4.1).
+        """
         if self.mesh.pipeline_parallel == 1:
             return NOTHING
+        ranks = self.mesh.tensor_parallel
+        if scattered and ranks > 1:
+            group = group_shape(self.group, size=ranks, stride=axis_stride(self.mesh, "tensor_parallel"))
+            gather = self.collectives.seconds(Collective.ALL_GATHER, payload_bytes=payload, shape=group)
+            share = self.to_next_stage(payload / ranks, scattered=False)
+            return share + booked(gather, cause=Cause.PIPELINE, family=Family.COLLECTIVE)
         shape = self._neighbours(self.mesh.pipeline_parallel, axis_stride(self.mesh, "pipeline_parallel"))
         estimate = self.collectives.seconds(Collective.SEND_RECEIVE, payload_bytes=payload, shape=shape)
         return booked(estimate, cause=Cause.PIPELINE, family=Family.COLLECTIVE)

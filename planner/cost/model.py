@@ -230,13 +230,14 @@ class CostModel:
         if mesh.pipeline_parallel > 1:
             tied = sum(layer.tied_local_parameters(cut) for layer in self._members["last"])
         activation = float(cut.element_bytes * cut.sharded_tokens * self.setting.decoder.hidden)
+        scatters = self.setting.framework.scatters_transfers and not mesh.sequence_parallel
         return Ground(
             links=links,
             cut=cut,
             members=self._cut_members(cut, links, key),
             tied_parameters=tied,
             cut_key=key,
-            transfer=links.to_next_stage(activation),
+            transfer=links.to_next_stage(activation, scattered=scatters),
             between_passes=self._between_passes(mesh),
             barrier=STEP_OVERHEAD + links.gradient_norm(),
             tied=links.between_ends(float(self.widths.gradient * tied)),
@@ -255,8 +256,12 @@ class CostModel:
         return self._passes[key]
 
     def _clock(self, links: MeshLinks) -> LayerClock:
+        framework, generation = self.setting.framework, self.group.device.architecture.split(" ")[0]
         return LayerClock(
-            kernels=self.kernels, collectives=links.layer_collective, framework=self.setting.framework
+            kernels=self.kernels,
+            collectives=links.layer_collective,
+            framework=framework,
+            attention_pace=framework.attention_pace.get(generation, 1.0),
         )
 
     def _part(self, name: str, recompute: Recompute, ground: Ground, replicas: ReplicaCosts) -> PartCost:
