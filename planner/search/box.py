@@ -32,13 +32,13 @@ def whole_box(problem: PipelineProblem, capacity: list[int]) -> Box:
 def narrowed(
     problem: PipelineProblem, box: Box, rows: PathRows, *, capacity: list[int], within_ns: int
 ) -> Box | None:
-    """Return the ranges of chunks in plans that take at most ``within_ns``, None when there is no such plan."""
+    """Return the ranges of chunks in plans that take at most ``within_ns``, None when there is none."""
     weights, limits = _system(problem, rows, capacity, within_ns)
     return narrow(box, weights, limits, problem.num_layers)
 
 
 def narrow(box: Box, weights: Integers, limits: Integers, num_layers: int) -> Box | None:
-    """Return the ranges under ``weights @ layers <= limits`` with all layers placed, None when there are none."""
+    """Return the ranges under ``weights @ layers <= limits`` with all layers placed, None when empty."""
     # All layers are placed somewhere: what every place adds at least is there in any case.
     common = weights.min(axis=1)
     weights = weights - common[:, None]
