@@ -9,6 +9,7 @@ import click
 from api.catalogue import list_profiles, show_profile
 from api.cli.documents import read_json
 from api.cli.outcome import ProblemError, problems_told, write_json
+from api.cli.profiles_aiconfigurator import command as aiconfigurator_command
 from api.cli.profiles_check import command as check_command
 from api.cli.tables import write_table
 from api.cli.workspace import opened_workspace
@@ -36,6 +37,7 @@ def command() -> None:
 
 
 command.add_command(check_command, "check")
+command.add_command(aiconfigurator_command, "import-aiconfigurator")
 
 
 @command.command("list")
