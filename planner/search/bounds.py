@@ -2,8 +2,8 @@
 
 A path through a stage bounds the step by that stage's layers; any weights over such paths bound it by
 a weighted sum, in which only the total number of layers matters when the weights are chosen so that
-each stage counts alike. Those weights solve one small linear system. Weights are floating-point
-numbers, and any that are not negative give a true bound; the rest is rounded down by SAFETY.
+each stage counts alike. Weights are floating-point numbers, and any that are not negative give a true
+bound; the rest is rounded down by SAFETY.
 """
 
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from planner.cost.pipeline import PipelineProblem
 from planner.search.box import Box, narrow
 from planner.search.capacity import most_layers
 from planner.search.rows import fewest_layers, fixed_parts
+from planner.search.shares import gpipe_shares, pipeline_shares, through_shares
 from planner.strategy import ScheduleName
 
 SAFETY: Final = 1e-9
@@ -31,12 +32,12 @@ def lower_bound_ns(problem: PipelineProblem) -> int | None:
     facts = _facts(problem)
     match problem.shape.schedule:
         case ScheduleName.GPIPE:
-            weights, constants = _gpipe_rows(problem, facts)
+            rows = _gpipe_rows(problem, facts)
         case ScheduleName.ONE_FORWARD_ONE_BACKWARD:
-            weights, constants = _1f1b_rows(problem, facts)
+            rows = _1f1b_rows(problem, facts)
         case ScheduleName.INTERLEAVED:
-            weights, constants = _through_rows(problem, facts)
-    return max(_weighted(problem, facts, weights, constants), _fullest_stage(problem, weights, constants))
+            rows = _through_rows(problem, facts)
+    return max(_weighted(problem, rows), _fullest_stage(problem, rows))
 
 
 def spread_bound_ns(problem: PipelineProblem) -> int | None:
@@ -44,8 +45,8 @@ def spread_bound_ns(problem: PipelineProblem) -> int | None:
     if most_layers(problem, any_schedule=True) is None:
         return None
     facts = _facts(problem)
-    weights, constants = _through_rows(problem, facts, blocking=False)
-    return max(_weighted(problem, facts, weights, constants), _fullest_stage(problem, weights, constants))
+    rows = _through_rows(problem, facts, blocking=False)
+    return max(_weighted(problem, rows), _fullest_stage(problem, rows))
 
 
 def rules_out(problem: PipelineProblem, within_ns: int) -> bool:
@@ -57,10 +58,11 @@ def rules_out(problem: PipelineProblem, within_ns: int) -> bool:
     if capacity is None:
         return True
     facts = _facts(problem)
-    weights, constants = _through_rows(problem, facts)
+    rows = _through_rows(problem, facts)
+    weights, constants = rows.weights, rows.constants
     if problem.shape.schedule is not ScheduleName.INTERLEAVED:
         more = (_gpipe_rows if problem.shape.schedule is ScheduleName.GPIPE else _1f1b_rows)(problem, facts)
-        weights, constants = np.concatenate((weights, more[0])), np.concatenate((constants, more[1]))
+        weights, constants = np.concatenate((weights, more.weights)), np.append(constants, more.constants)
     low = np.array(fewest_layers(problem), dtype=np.int64).reshape(-1, problem.shape.num_stages).sum(axis=0)
     limits = within_ns * (1 + SAFETY) - constants
     box = Box(low=low, high=np.array(capacity, dtype=np.int64))
@@ -73,12 +75,25 @@ class _Facts:
     """Durations per stage (all chunks together), floating point; ``each`` of one layer's passes."""
 
     each: float
-    backward: float
     fixed: Reals
     fixed_fill: Reals
     fewest_fill: Reals
     update: float
     before_and_after: float
+
+    @property
+    def extra(self) -> float:
+        """What a layer of stage 0 adds besides its passes, in units of one layer's passes."""
+        return self.update / self.each if self.each else 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Rows:
+    """One path per stage: ``constants + weights @ layers of each stage``, and shares to add them up by."""
+
+    weights: Reals
+    constants: Reals
+    shares: Reals
 
 
 def _facts(problem: PipelineProblem) -> _Facts:
@@ -95,7 +110,6 @@ def _facts(problem: PipelineProblem) -> _Facts:
         around += sum(part.reduce_ns for part in fixed[::p])
     return _Facts(
         each=float(min(option.forward_ns + option.backward_ns for option in problem.options)),
-        backward=float(min(option.backward_ns for option in problem.options)),
         fixed=work.reshape(-1, p).sum(axis=0),
         fixed_fill=work[:p],
         fewest_fill=np.array(fewest_layers(problem)[:p], dtype=np.float64),
@@ -104,9 +118,7 @@ def _facts(problem: PipelineProblem) -> _Facts:
     )
 
 
-def _through_rows(
-    problem: PipelineProblem, facts: _Facts, *, blocking: bool | None = None
-) -> tuple[Reals, Reals]:
+def _through_rows(problem: PipelineProblem, facts: _Facts, *, blocking: bool | None = None) -> _Rows:
     """Fill, all passes of a stage, drain; the stages before it hold at least their fewest layers."""
     p, m = problem.shape.num_stages, problem.shape.num_micro_batches
     filled = facts.fixed_fill + facts.each * facts.fewest_fill
@@ -117,7 +129,8 @@ def _through_rows(
     constants += _through_transfers(
         problem, blocking=problem.transfer_blocks if blocking is None else blocking
     )
-    return weights, constants
+    shares = through_shares(weights.diagonal(), weights[:, 0])
+    return _Rows(weights=weights, constants=constants, shares=shares)
 
 
 def _through_transfers(problem: PipelineProblem, *, blocking: bool) -> Reals:
@@ -134,16 +147,17 @@ def _through_transfers(problem: PipelineProblem, *, blocking: bool) -> Reals:
     return np.asarray(hops * problem.transfer_ns, dtype=np.float64)
 
 
-def _gpipe_rows(problem: PipelineProblem, facts: _Facts) -> tuple[Reals, Reals]:
+def _gpipe_rows(problem: PipelineProblem, facts: _Facts) -> _Rows:
     """All passes of one micro-batch through all stages, and of all others through one."""
     p, m = problem.shape.num_stages, problem.shape.num_micro_batches
     weights = np.full((p, p), facts.each) + np.eye(p) * ((m - 1) * facts.each)
     weights[:, 0] += facts.update
     constants = facts.before_and_after + facts.fixed.sum() + (m - 1) * facts.fixed
-    return weights, constants + _row_transfers(problem, np.ones((p, p)) + np.eye(p) * (m - 1), 2.0 * (p - 1))
+    constants += _row_transfers(problem, np.ones((p, p)) + np.eye(p) * (m - 1), 2.0 * (p - 1))
+    return _Rows(weights=weights, constants=constants, shares=gpipe_shares(p, m, facts.extra))
 
 
-def _1f1b_rows(problem: PipelineProblem, facts: _Facts) -> tuple[Reals, Reals]:
+def _1f1b_rows(problem: PipelineProblem, facts: _Facts) -> _Rows:
     """Fill, down and back with the first micro-batch, stay, down and back with the last one, drain.
 
     A stage that starts no forward pass after its first backward pass has no such path: there, all its
@@ -159,7 +173,8 @@ def _1f1b_rows(problem: PipelineProblem, facts: _Facts) -> tuple[Reals, Reals]:
     weights[:, 0] += facts.update
     hops = np.where(twice, 2.0 * np.arange(p) + 4.0 * (kept - 1), 2.0 * np.arange(p))
     constants = facts.before_and_after + passes @ facts.fixed + _row_transfers(problem, passes, hops)
-    return weights, constants
+    shares = pipeline_shares(passes.diagonal(), twice, facts.extra)
+    return _Rows(weights=weights, constants=constants, shares=shares)
 
 
 def _row_transfers(problem: PipelineProblem, passes: Reals, hops: Reals | float) -> Reals:
@@ -175,35 +190,21 @@ def _row_transfers(problem: PipelineProblem, passes: Reals, hops: Reals | float)
     return blocked
 
 
-def _weighted(problem: PipelineProblem, facts: _Facts, weights: Reals, constants: Reals) -> int:
-    """Return the bound of a weighting under which every stage's layers count alike, or nearly."""
-    if facts.each + facts.update == 0:
-        return _safe(float(constants.max()))
-    shares = np.ones(1) / weights[0, 0] if len(weights) == 1 else _shares(weights)
-    total = float(shares.sum())
-    if total <= 0:
-        return 0
-    layers = float((shares @ weights).min()) * problem.num_layers
-    return _safe((layers + float(shares @ constants)) / total)
+def _weighted(problem: PipelineProblem, rows: _Rows) -> int:
+    """Return the bound of all rows added up by their shares: every stage's layers count alike, or nearly."""
+    layers = float((rows.shares @ rows.weights).min()) * problem.num_layers
+    return _safe((layers + float(rows.shares @ rows.constants)) / float(rows.shares.sum()))
 
 
-def _shares(weights: Reals) -> Reals:
-    try:
-        solved = np.linalg.solve(weights.T, np.ones(len(weights)))
-    except np.linalg.LinAlgError:
-        return np.ones(len(weights))
-    shares: Reals = np.maximum(solved, 0.0)
-    return shares
-
-
-def _fullest_stage(problem: PipelineProblem, weights: Reals, constants: Reals) -> int:
+def _fullest_stage(problem: PipelineProblem, rows: _Rows) -> int:
     """Return the bound by whichever stage holds at least the average, rounded up."""
+    weights = rows.weights
     full = -(-problem.num_layers // problem.shape.num_stages)
-    own = np.diag(weights)
+    own = weights.diagonal()
     elsewhere = np.where(np.eye(len(weights), dtype=bool), np.inf, weights).min(axis=1, initial=np.inf)
     # A layer elsewhere counts at most as much as one more here, so more than the average is no better.
     others = np.minimum(elsewhere, own) * (problem.num_layers - full)
-    return _safe(float((constants + own * full + others).min()))
+    return _safe(float((rows.constants + own * full + others).min()))
 
 
 def _safe(bound_ns: float) -> int:

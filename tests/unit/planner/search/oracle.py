@@ -103,7 +103,9 @@ def step_ns(problem: PipelineProblem, chunks: list[Chunk]) -> int:
     """Return the time of a step by letting every stage run its next pass when its input is there."""
     p, count, m = problem.shape.num_stages, len(chunks), problem.shape.num_micro_batches
     orders = [list(order) for order in stage_orders(problem.shape)]
-    sums = [[sum(values) for values in zip(*_durations(problem, chunk), strict=True)] for chunk in chunks]
+    sums: list[list[int]] = [
+        [sum(values) for values in zip(*_durations(problem, chunk), strict=True)] for chunk in chunks
+    ]
     hop = problem.transfer_ns if p > 1 else 0
     clock = [problem.barrier_ns + sum(sums[c][2] for c in range(s, count, p)) for s in range(p)]
     gathered = [0] * count
