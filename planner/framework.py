@@ -30,13 +30,15 @@ class StateWidths:
     """Bytes per parameter of each state, before sharding.
 
     ``parameter`` is what rests on the device, ``compute`` the width that matrix products read and
-    that gathers move, ``gradient`` the accumulated and reduced gradient, ``optimizer`` the master
+    that gathers move, ``gradient`` the accumulated and reduced gradient, ``held_gradient`` all that
+    is kept of it (some keep the low-precision one besides), ``optimizer`` the master
     weight (where it isn't the parameter itself) and the moments.
     """
 
     parameter: int
     compute: int
     gradient: int
+    held_gradient: int
     optimizer: int
 
 
@@ -78,6 +80,10 @@ class Framework:
     """
     memory_pass_pace: float = 1.0
     """Time of its memory-bound passes over that of fused ones: eager frameworks launch one per operation."""
+    saves_gathered_inputs: bool = False
+    """Whether sequence-parallel products keep their gathered input for backward, not their shard of it."""
+    keeps_low_gradients: bool = False
+    """Whether gradients in the precision of compute stay beside the accumulated ones."""
     scatters_transfers: bool = False
     """Whether each tensor-parallel rank sends its share of an activation, gathered again on arrival."""
     tensor_parallel: bool = True
@@ -101,10 +107,12 @@ class Framework:
         compute = precision.activation_bytes
         parameter = compute if self.keeps_master_weights else FP32_BYTES
         master = FP32_BYTES if self.keeps_master_weights and parameter < FP32_BYTES else 0
+        gradient = self.gradient_bytes.get(precision, FP32_BYTES)
         return StateWidths(
             parameter=parameter,
             compute=compute,
-            gradient=self.gradient_bytes.get(precision, FP32_BYTES),
+            gradient=gradient,
+            held_gradient=gradient + (compute if self.keeps_low_gradients else 0),
             optimizer=master + FP32_BYTES * moment_values,
         )
 

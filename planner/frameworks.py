@@ -126,6 +126,8 @@ NANOTRON: Final = replace(
     pipeline_pass_seconds=0.0,
     attention_pace={"ampere": 1.7, "hopper": 1.7},
     memory_pass_pace=2.5,
+    saves_gathered_inputs=True,
+    keeps_low_gradients=True,
     scatters_transfers=False,
     overlaps_parameter_gather=False,
 )

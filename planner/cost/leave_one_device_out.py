@@ -11,7 +11,8 @@ from planner.cost.attention import AttentionTimes
 from planner.cost.attention_rows import CoreKey, CoreRows, core_rows
 from planner.cost.collective import CollectiveCosts, group_shape
 from planner.cost.collective_rows import LINK_FACT, MeasuredCollectives
-from planner.cost.compute import attention_times, forward_times
+from planner.cost.device_attention import attention_times
+from planner.cost.device_products import forward_times
 from planner.cost.leave_one_out import LeftOut, left_out_errors
 from planner.cost.product_rows import stacks_of, together
 from planner.errors import MissingMeasurements

@@ -11,7 +11,7 @@ from planner.cluster import Device
 from planner.cost.attention import core_tables
 from planner.cost.attention_rows import core_rows
 from planner.cost.collective_rows import MeasuredCollectives
-from planner.cost.compute import GRADIENT_RATIOS, family_pace, roofline_of
+from planner.cost.device_products import GRADIENT_RATIOS, family_pace, roofline_of
 from planner.cost.matrix_products import ProductTimes, product_times
 from planner.cost.product_rows import Stack, stacks_of
 from planner.cost.surface import left_out

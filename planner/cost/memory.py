@@ -51,7 +51,7 @@ def state_bytes(parameters: int, *, widths: StateWidths, sharding: Sharding) -> 
     return StateBytes(
         parameters=widths.parameter * _shard(parameters, sharding.parameters)
         + (widths.compute * parameters if kept_whole else 0),
-        gradients=widths.gradient * _shard(parameters, sharding.gradients),
+        gradients=widths.held_gradient * _shard(parameters, sharding.gradients),
         optimizer=widths.optimizer * _shard(parameters, sharding.optimizer),
     )
 

@@ -9,7 +9,7 @@ from planner.frameworks import FRAMEWORKS
 from planner.job import Precision
 from planner.strategy import ZeroStage
 
-ZERO_PAPER = StateWidths(parameter=2, compute=2, gradient=2, optimizer=12)
+ZERO_PAPER = StateWidths(parameter=2, compute=2, gradient=2, held_gradient=2, optimizer=12)
 """Adam in mixed precision as the ZeRO paper counts it."""
 
 
@@ -42,11 +42,12 @@ def test_a_trillion_parameters_over_1024_ranks_take_16_gigabytes() -> None:
         ("megatron-core", Precision.FP16, 2 + 2 + 12),
         ("megatron-core", Precision.FP32, 4 + 4 + 8),
         ("pytorch", Precision.BF16, 4 + 4 + 8),
+        ("nanotron", Precision.BF16, 2 + (4 + 2) + 12),
     ],
 )
 def test_bytes_per_parameter_of_adam(framework: str, precision: Precision, bytes_per_parameter: int) -> None:
     widths = FRAMEWORKS[framework].widths(precision, moment_values=2)
-    assert widths.parameter + widths.gradient + widths.optimizer == bytes_per_parameter
+    assert widths.parameter + widths.held_gradient + widths.optimizer == bytes_per_parameter
 
 
 def test_fsdp_that_does_not_reshard_keeps_a_gathered_copy() -> None:
