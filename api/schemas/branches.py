@@ -40,6 +40,17 @@ class MlpDocument(InputDocument):
     dropout: Share = 0.0
 
 
+class CrossAttentionDocument(InputDocument):
+    """Attention of a decoder to the output of an encoder."""
+
+    type: Literal["cross_attention"]
+    hidden: Size
+    heads: Size
+    head_dim: Size
+    bias: Flag = False
+    dropout: Share = 0.0
+
+
 class LatentAttentionDocument(InputDocument):
     """Attention over keys and values that are kept as one narrow latent."""
 
@@ -115,6 +126,7 @@ class ExpertsDocument(InputDocument):
 
 BranchDocument = Annotated[
     AttentionDocument
+    | CrossAttentionDocument
     | LatentAttentionDocument
     | GatedDeltaNetDocument
     | StateSpaceDocument

@@ -8,7 +8,7 @@ from api.schemas.branches import BranchDocument
 from api.schemas.document import EXPERIMENTAL, Flag, InputDocument, LayerCount, Name, Share, one_of
 from api.schemas.sizes import KnownNorm, Size, SizeOrNone
 from planner.workload.block import Arrangement
-from planner.workload.layers import DECODER, PROJECTOR
+from planner.workload.layers import DECODER, PROJECTOR, VISION
 from planner.workload.passes import Norm
 
 KnownArrangement = Annotated[Arrangement, one_of(Arrangement)]
@@ -102,6 +102,33 @@ class PredictionLayerDocument(InputDocument):
     vocabulary: Size
 
 
+class PatchLayerDocument(InputDocument):
+    """Patches of images to tokens, with learned positions and perhaps a class token."""
+
+    kind: Literal["patches"]
+    count: Annotated[LayerCount, Field(le=1)] = 1
+    hidden: Size
+    stream: ImageStreamDocument
+    role: Name = VISION
+    channels: Size = 3
+    frames: Size = 1
+    bias: Flag = True
+    positions: SizeOrNone = 0
+    class_token: Flag = False
+    dropout: Share = 0.0
+
+
+class AttentionPoolLayerDocument(InputDocument):
+    """One learned query that attends to all tokens of an image, and an MLP."""
+
+    kind: Literal["attention_pool"]
+    count: Annotated[LayerCount, Field(le=1)] = 1
+    hidden: Size
+    ffn: Size
+    heads: Size
+    stream: ImageStreamDocument
+
+
 class ProjectorLayerDocument(InputDocument):
     """Maps from the first width through the others to the last, token by token."""
 
@@ -156,6 +183,8 @@ LayerDocument = Annotated[
     EmbeddingLayerDocument
     | DecoderLayerDocument
     | BlockLayerDocument
+    | PatchLayerDocument
+    | AttentionPoolLayerDocument
     | ProjectorLayerDocument
     | PredictionLayerDocument
     | NormLayerDocument

@@ -16,6 +16,8 @@ from planner.workload.embedding import EmbeddingLayer
 from planner.workload.ends import HeadLayer, NormLayer
 from planner.workload.layer_fields import read_fields, written_fields
 from planner.workload.layers import LayerRun, Workload
+from planner.workload.patches import PatchLayer
+from planner.workload.pooling import AttentionPoolLayer
 from planner.workload.prediction import PredictionLayer
 from planner.workload.projector import ProjectorLayer
 from planner.workload.sizes import MAX_COUNT, UnfitValue, require_size, shown
@@ -25,6 +27,8 @@ AnyLayer = (
     EmbeddingLayer
     | DecoderLayer
     | BlockLayer
+    | PatchLayer
+    | AttentionPoolLayer
     | ProjectorLayer
     | PredictionLayer
     | NormLayer
@@ -36,6 +40,8 @@ LAYERS: Final[Mapping[str, type[AnyLayer]]] = {
     "embedding": EmbeddingLayer,
     "decoder": DecoderLayer,
     "block": BlockLayer,
+    "patches": PatchLayer,
+    "attention_pool": AttentionPoolLayer,
     "projector": ProjectorLayer,
     "mtp": PredictionLayer,
     "norm": NormLayer,

@@ -7,8 +7,10 @@ from planner.errors import InvalidRequest
 from planner.workload.block import BlockLayer
 from planner.workload.embedding import EmbeddingLayer
 from planner.workload.ends import HeadLayer
-from planner.workload.layers import EMBEDDING, HEAD, PROJECTOR, VISION, LayerRun
+from planner.workload.layers import EMBEDDING, HEAD, NORM, PROJECTOR, VISION, LayerRun
+from planner.workload.patches import PatchLayer
 from planner.workload.projector import ProjectorLayer
+from planner.workload.streams import ImageStream
 from planner.workload.transformer import DecoderLayer
 
 Complaint = tuple[str, str]
@@ -28,38 +30,39 @@ def _has_a_repeated_layer(runs: Sequence[LayerRun]) -> Iterable[Complaint]:
 
 
 def _ends_stand_at_the_ends(runs: Sequence[LayerRun]) -> Iterable[Complaint]:
-    """Vision may stand before the embedding, a decoder's own embedding in the middle."""
-    last = len(runs) - 1
+    """Vision may stand before the embedding, a decoder's own embedding in the middle, heads together."""
     first = next((place for place, run in enumerate(runs) if run.layer.kind not in BEFORE_TEXT), 0)
+    begins_ends = next((place for place, run in enumerate(runs) if run.layer.kind == HEAD), len(runs))
     for index, run in enumerate(runs):
         layer = run.layer
-        if layer.kind not in {EMBEDDING, HEAD}:
-            continue
-        place = last if layer.kind == HEAD else first
+        is_first = isinstance(layer, EmbeddingLayer | PatchLayer) and layer.kind == EMBEDDING
         is_second = isinstance(layer, EmbeddingLayer) and layer.shared
-        if index != place and not is_second:
-            yield f"/{index}/kind", f"the {layer.kind} must be layer {place} of the list"
-        if run.count != 1:
+        if is_first and not is_second and index != first:
+            yield f"/{index}/kind", f"the {layer.kind} must be layer {first} of the list"
+        if index > begins_ends and isinstance(layer, EmbeddingLayer | DecoderLayer | BlockLayer):
+            yield f"/{begins_ends}/kind", f"the head must come after the {layer.kind}"
+        if layer.kind in {EMBEDDING, HEAD} and run.count != 1:
             yield f"/{index}/count", f"count ({run.count}) must be 1 for the {layer.kind}"
 
 
-BEFORE_TEXT: Final = frozenset({VISION, PROJECTOR, "norm"})
+BEFORE_TEXT: Final = frozenset({VISION, PROJECTOR, NORM})
 """Kinds that may come before the embedding: what makes tokens of images."""
 
 
 def _widths_agree(runs: Sequence[LayerRun]) -> Iterable[Complaint]:
-    """Every layer reads as many channels as the one before it writes, a merger those of a few tokens."""
+    """Every layer reads as many channels as the one before it writes; what joins images is free to differ."""
     written: int | None = None
     for index, run in enumerate(runs):
         layer = run.layer
         if isinstance(layer, ProjectorLayer):
-            if written is not None and layer.widths[0] % written:
-                message = f"widths ({layer.widths[0]}, ...) must begin with a multiple of {written}"
+            if written not in {None, layer.widths[0]} and not isinstance(layer.stream, ImageStream):
+                message = f"widths ({layer.widths[0]}, ...) must begin with {written}"
                 yield f"/{index}/widths", message
             written = layer.widths[-1]
             continue
         width = int(getattr(layer, "hidden"))  # noqa: B009 - every other layer has it
-        if written is not None and width != written:
+        is_start = isinstance(layer, EmbeddingLayer) and not layer.shared
+        if written is not None and width != written and not is_start:
             yield f"/{index}/hidden", f"hidden ({width}) must be that of the layer before ({written})"
         written = width
 

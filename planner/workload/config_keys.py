@@ -9,6 +9,7 @@ from planner.workload.sizes import (
     MAX_COUNT,
     MAX_SIZE,
     UnfitValue,
+    is_number,
     require_flag,
     require_probability,
     require_size,
@@ -128,6 +129,25 @@ class ConfigKeys:
         if len(value) != len(default):
             self.refuse(key, f"{key} must mark {len(default)} layers, not {len(value)}")
         return tuple(map(bool, value))
+
+    def how_many(self, key: str) -> int:
+        """Return how many values a key has that holds one or a list of them; one where it is missing."""
+        value = self._value(key, None)
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            return 1
+        if not value:
+            self.refuse(key, f"{key} must hold at least one value")
+        return len(value)
+
+    def fraction(self, key: str, default: float) -> float:
+        """Return a number above zero and at most one."""
+
+        def check(name: str, value: object) -> float:
+            if not is_number(value) or not 0 < value <= 1:
+                raise UnfitValue(name, f"({shown(value)}) must be above 0 and at most 1")
+            return float(value)
+
+        return self._checked(key, default, check)
 
     def section(self, key: str, *, other_names: Mapping[str, str] | None = None) -> "ConfigKeys":
         """Return the keys of an object within the config; empty where it is missing or null."""

@@ -12,6 +12,7 @@ from planner.errors import InvalidRequest, UnknownName
 from planner.names import nearest_names
 from planner.workload.block import Arrangement, BlockLayer
 from planner.workload.branches import Branch
+from planner.workload.cross_attention import CrossAttention
 from planner.workload.delta_net import GatedDeltaNet
 from planner.workload.experts import Experts
 from planner.workload.latent_attention import LatentAttention
@@ -27,6 +28,7 @@ Thing = TypeVar("Thing")
 
 BRANCHES: Final[Mapping[str, type[Branch]]] = {
     "attention": SelfAttention,
+    "cross_attention": CrossAttention,
     "latent_attention": LatentAttention,
     "delta_net": GatedDeltaNet,
     "selective_scan": SelectiveScan,

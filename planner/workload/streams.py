@@ -66,6 +66,15 @@ class ImageStream:
         """Sequences of one sample."""
         return self.images
 
+    @property
+    def patches(self) -> int:
+        """Patches of one image, before any are merged."""
+        return max(1, self.image_size // self.patch_size) ** 2
+
+    def merged(self, merge: int) -> "ImageStream":
+        """Return the same images with ``merge`` x ``merge`` patches to a token, and those tokens alone."""
+        return replace(self, merge=merge, extra_tokens=0)
+
     def tokens(self, sequence_length: int) -> int:  # noqa: ARG002 - as a TextStream
         """Return the tokens of one image; the job's length plays no part."""
         side = max(1, self.image_size // self.patch_size // self.merge)

@@ -23,11 +23,13 @@ def every(period: int, *, odd_one: str, others: str) -> Callable[[int], str]:
     return lambda place: others if (place + 1) % period else odd_one
 
 
-def read_switched_windows(keys: ConfigKeys, num_layers: int, *, default: int | None) -> list[int | None]:
+def read_switched_windows(
+    keys: ConfigKeys, num_layers: int, *, default: int | None, first: int = 28
+) -> list[int | None]:
     """Return every layer's window as Qwen has them: switched on, from layer ``max_window_layers`` up."""
     is_on = keys.flag("use_sliding_window", default=False)
     given = keys.size_or_none("sliding_window", default) if is_on else None
-    first = keys.count("max_window_layers", 28)
+    first = keys.count("max_window_layers", first)
     keys.ignore("sliding_window")
 
     def rule(place: int) -> str:

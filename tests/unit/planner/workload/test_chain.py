@@ -49,6 +49,12 @@ def test_a_chain_document_is_read_back_as_it_was(name: str) -> None:
 
 
 FAMILIES: list[Mapping[str, object]] = [
+    {"model_type": "bert", "architectures": ["BertForPreTraining"]},
+    {"model_type": "gemma3"},
+    {"model_type": "llava"},
+    {"model_type": "qwen2_5_vl"},
+    {"model_type": "t5"},
+    {"model_type": "vit"},
     {"model_type": "bloom"},
     {"model_type": "deepseek_v3"},
     {"model_type": "falcon"},
@@ -191,6 +197,7 @@ def test_an_unknown_kind_or_field_gets_the_nearest(layer: Mapping[str, object], 
         ([EMBEDDING, HEAD], ""),
         ([DECODER, EMBEDDING], "/1/kind"),
         ([HEAD, DECODER], "/0/kind"),
+        ([EMBEDDING, DECODER, {**EMBEDDING, "count": 1}, DECODER], "/2/kind"),
         ([{**EMBEDDING, "count": 2}, DECODER], "/0/count"),
         ([EMBEDDING, DECODER, {**HEAD, "hidden": 32}], "/2/hidden"),
         ([DECODER, {**HEAD, "tied": True}], "/1/tied"),

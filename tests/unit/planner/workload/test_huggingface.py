@@ -265,13 +265,18 @@ def test_the_pointer_begins_where_the_caller_says() -> None:
         ({"model_type": "qwen2", "sliding_window": 4096, "max_window_layers": 28}, ("attention_bias",)),
         ({"model_type": "qwen2", "layer_types": ["full_attention"] * 32}, ("attention_bias",)),
         ({"model_type": "mpt", "attn_config": {"alibi": True, "zebra": 1}}, ("attn_config.zebra",)),
+        (
+            {"model_type": "llava", "text_config": {"zebra": 1}, "vision_config": {"lion": 2}},
+            ("text_config.zebra", "vision_config.lion"),
+        ),
+        ({"model_type": "bert", "tie_word_embeddings": False}, ("tie_word_embeddings",)),
     ],
 )
 def test_what_is_not_understood_is_listed(
     changes: dict[str, object], not_understood: tuple[str, ...]
 ) -> None:
     config = {**LLAMA_3_8B, "architectures": None, **changes}
-    if changes.get("model_type") == "mpt":
+    if changes.get("model_type") in {"bert", "llava", "mpt"}:
         config = changes
     assert workload_from_config(config).not_understood == not_understood
 
@@ -354,6 +359,18 @@ def test_absurd_layer_types_are_refused_at_their_key(changes: dict[str, object],
         ({"model_type": "nemotron_h", "n_groups": 3}, "n_groups"),
         ({"model_type": "qwen3_next", "linear_num_value_heads": 24}, "linear_num_value_heads"),
         ({"model_type": "mamba2", "num_heads": 100}, "num_heads"),
+        ({"model_type": "bert", "add_cross_attention": True}, "add_cross_attention"),
+        ({"model_type": "t5", "feed_forward_proj": "gated-zebra"}, "feed_forward_proj"),
+        ({"model_type": "vit", "patch_size": 225}, "patch_size"),
+        ({"model_type": "llava", "vision_feature_layer": []}, "vision_feature_layer"),
+        ({"model_type": "llava", "text_config": {"model_type": "lama"}}, "text_config/model_type"),
+        ({"model_type": "llava", "vision_config": {"model_type": "resnet"}}, "vision_config/model_type"),
+        ({"model_type": "llava", "vision_config": {"hidden_size": 770}}, "vision_config/hidden_size"),
+        (
+            {"model_type": "llama4", "vision_config": {"pixel_shuffle_ratio": 0}},
+            "vision_config/pixel_shuffle_ratio",
+        ),
+        ({"model_type": "qwen2_5_vl", "vision_config": 3}, "vision_config"),
     ],
 )
 def test_absurd_experts_are_refused_at_their_key(config: Mapping[str, object], key: str) -> None:

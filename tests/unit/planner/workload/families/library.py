@@ -9,6 +9,17 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 logging.getLogger("transformers").setLevel(logging.ERROR)
 
+DEFAULTS = {
+    "gemma3": "Gemma3ForConditionalGeneration",
+    "llama4": "Llama4ForConditionalGeneration",
+    "llava": "LlavaForConditionalGeneration",
+    "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration",
+    "qwen2_vl": "Qwen2VLForConditionalGeneration",
+    "t5": "T5ForConditionalGeneration",
+    "vit": "ViTForImageClassification",
+}
+"""What stands for the causal language model in families that have none, or are more than one."""
+
 
 def library_parameters(config: Mapping[str, object]) -> int:
     """Return what the class that ``architectures`` names counts, by default the causal language model.
@@ -18,7 +29,8 @@ def library_parameters(config: Mapping[str, object]) -> int:
     family = str(config["model_type"])
     rest = {key: value for key, value in config.items() if key != "model_type"}
     own = transformers.AutoConfig.for_model(family, **rest)
-    name = own.architectures[0] if own.architectures else MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[family]
+    name = own.architectures[0] if own.architectures else DEFAULTS.get(family)
+    name = name or MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[family]
     make: Callable[[object], torch.nn.Module] = getattr(transformers, name)
     with torch.device("meta"):
         model = make(own)

@@ -7,12 +7,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from planner.workload.huggingface import workload_from_config
+from planner.workload.huggingface import FAMILIES, workload_from_config
 from tests.unit.planner.workload.families.library import library_parameters
 
 Config = Mapping[str, object]
 
 WHOLE: list[Config] = [
+    {"model_type": "bert"},
+    {"model_type": "bert", "architectures": ["BertModel"]},
+    {"model_type": "bert", "architectures": ["BertForPreTraining"]},
+    {"model_type": "bert", "architectures": ["BertForNextSentencePrediction"]},
+    {"model_type": "bert", "architectures": ["BertForSequenceClassification"], "num_labels": 5},
+    {"model_type": "bert", "architectures": ["BertForTokenClassification"]},
+    {"model_type": "bert", "architectures": ["BertForQuestionAnswering"]},
+    {"model_type": "bert", "architectures": ["BertForMultipleChoice"], "is_decoder": True},
     {"model_type": "bloom"},
     {"model_type": "bloom", "n_embed": 128, "architectures": ["BloomModel"]},
     {"model_type": "deepseek_v2", "num_experts_per_tok": 6},
@@ -37,6 +45,13 @@ WHOLE: list[Config] = [
     {"model_type": "falcon", "parallel_attn": False, "ffn_hidden_size": None},
     {"model_type": "gemma"},
     {"model_type": "gemma2", "attention_bias": True},
+    {"model_type": "gemma3"},
+    {
+        "model_type": "gemma3",
+        "tie_word_embeddings": False,
+        "vision_config": {"vision_use_head": False, "image_size": 896, "patch_size": 14},
+    },
+    {"model_type": "gemma3", "architectures": ["Gemma3Model"]},
     {"model_type": "gemma3_text", "tie_word_embeddings": False},
     {"model_type": "gemma3_text", "architectures": ["Gemma3TextModel"]},
     {"model_type": "glm4_moe"},
@@ -66,9 +81,34 @@ WHOLE: list[Config] = [
         "architectures": ["LlamaForSequenceClassification"],
         "id2label": {0: "a", 1: "b", 2: "c"},
     },
+    {"model_type": "llama4"},
+    {
+        "model_type": "llama4",
+        "text_config": {"num_hidden_layers": 2, "tie_word_embeddings": True},
+        "vision_config": {"hidden_size": 1408, "num_hidden_layers": 2, "vision_output_dim": 4096},
+    },
     {"model_type": "llama4_text"},
     {"model_type": "llama4_text", "interleave_moe_layer_step": 2},
     {"model_type": "llama4_text", "moe_layers": [1, 5], "attention_bias": True},
+    {"model_type": "llava"},
+    {
+        "model_type": "llava",
+        "architectures": ["LlavaModel"],
+        "text_config": {
+            "model_type": "qwen2",
+            "hidden_size": 64,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+        },
+        "vision_config": {"model_type": "siglip_vision_model", "num_hidden_layers": 2},
+    },
+    {
+        "model_type": "llava",
+        "text_config": {"model_type": "mistral", "tie_word_embeddings": True},
+        "vision_config": {"model_type": "clip_vision_model"},
+        "vision_feature_layer": [-2, -3],
+        "multimodal_projector_bias": False,
+    },
     {"model_type": "mamba"},
     {"model_type": "mamba", "use_bias": True, "time_step_rank": 10},
     {"model_type": "mamba2"},
@@ -87,15 +127,51 @@ WHOLE: list[Config] = [
     {"model_type": "opt", "do_layer_norm_before": False, "architectures": ["OPTForSequenceClassification"]},
     {"model_type": "phi3"},
     {"model_type": "qwen2"},
+    {"model_type": "qwen2_5_vl"},
+    {
+        "model_type": "qwen2_5_vl",
+        "hidden_size": 2048,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 2,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 4,
+        "tie_word_embeddings": True,
+        "vision_config": {"depth": 4, "hidden_size": 1280, "out_hidden_size": 2048},
+    },
     {"model_type": "qwen2_moe"},
     {"model_type": "qwen2_moe", "qkv_bias": False, "decoder_sparse_step": 2, "mlp_only_layers": [1]},
+    {"model_type": "qwen2_vl"},
+    {
+        "model_type": "qwen2_vl",
+        "architectures": ["Qwen2VLModel"],
+        "text_config": {"num_hidden_layers": 2},
+        "vision_config": {"depth": 2},
+    },
     {"model_type": "qwen3", "attention_bias": True},
     {"model_type": "qwen3_moe"},
     {"model_type": "qwen3_moe", "attention_bias": True, "head_dim": 128, "num_experts": 64},
     {"model_type": "qwen3_next"},
     {"model_type": "qwen3_next", "attention_bias": True, "full_attention_interval": 3},
+    {"model_type": "roberta"},
+    {"model_type": "roberta", "architectures": ["RobertaModel"]},
+    {"model_type": "roberta", "architectures": ["RobertaForSequenceClassification"]},
     {"model_type": "starcoder2"},
     {"model_type": "starcoder2", "use_bias": False},
+    {"model_type": "t5"},
+    {
+        "model_type": "t5",
+        "feed_forward_proj": "gated-gelu",
+        "num_decoder_layers": 3,
+        "tie_word_embeddings": False,
+    },
+    {"model_type": "t5", "architectures": ["T5EncoderModel"]},
+    {"model_type": "t5", "architectures": ["T5Model"]},
+    {"model_type": "t5", "architectures": ["T5ForSequenceClassification"]},
+    {"model_type": "t5", "architectures": ["T5ForQuestionAnswering"]},
+    {"model_type": "t5", "architectures": ["T5ForTokenClassification"]},
+    {"model_type": "vit"},
+    {"model_type": "vit", "architectures": ["ViTModel"]},
+    {"model_type": "vit", "num_labels": 1000, "qkv_bias": False, "image_size": 100},
 ]
 """Class defaults, and every switch that changes a count."""
 
@@ -108,6 +184,7 @@ LLAMA_KEYS = {
     "ffn": "intermediate_size",
 }
 KEYS: Mapping[str, Mapping[str, str]] = {
+    "bert": LLAMA_KEYS,
     "bloom": {"hidden": "hidden_size", "layers": "n_layer", "heads": "n_head"},
     "falcon": {
         "hidden": "hidden_size",
@@ -134,7 +211,10 @@ KEYS: Mapping[str, Mapping[str, str]] = {
     "phi3": LLAMA_KEYS,
     "qwen2": LLAMA_KEYS,
     "qwen3": LLAMA_KEYS,
+    "roberta": LLAMA_KEYS,
     "starcoder2": LLAMA_KEYS,
+    "t5": {"hidden": "d_model", "layers": "num_layers", "heads": "num_heads", "ffn": "d_ff"},
+    "vit": LLAMA_KEYS,
     **dict.fromkeys(
         (
             "deepseek_v2", "deepseek_v3", "glm4_moe", "gpt_oss", "jamba", "llama4_text", "mixtral",
@@ -162,6 +242,7 @@ SMALL_EXPERTS = {
     "topk_group": st.just(1),
 }
 MORE: Mapping[str, Mapping[str, st.SearchStrategy[object]]] = {
+    "bert": {"max_position_embeddings": st.integers(8, 40), "type_vocab_size": st.integers(1, 3)},
     "deepseek_v2": {**LATENTS, **SMALL_EXPERTS},
     "deepseek_v3": {**LATENTS, **SMALL_EXPERTS},
     "glm4_moe": SMALL_EXPERTS,
@@ -218,6 +299,18 @@ MORE: Mapping[str, Mapping[str, st.SearchStrategy[object]]] = {
         "linear_key_head_dim": st.integers(2, 16),
         "linear_value_head_dim": st.integers(2, 16),
     },
+    "t5": {
+        "d_kv": st.integers(2, 20),
+        "num_decoder_layers": st.none() | st.integers(1, 4),
+        "relative_attention_num_buckets": st.integers(4, 40),
+        "feed_forward_proj": st.sampled_from(["relu", "gated-gelu", "gated-silu"]),
+    },
+    "vit": {
+        "image_size": st.integers(32, 64),
+        "patch_size": st.integers(4, 32),
+        "num_channels": st.integers(1, 4),
+        "num_labels": st.integers(2, 9),
+    },
 }
 """What else changes a family's count."""
 OWN_HEAD_DIM = {
@@ -247,6 +340,59 @@ def perturbed(draw: st.DrawFn, family: str) -> Config:
     config |= {key: draw(values) for key, values in MORE.get(family, {}).items()}
     tokens = {"pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0}
     return {"model_type": family, "vocab_size": draw(st.integers(60, 500)), **tokens, **config}
+
+
+@st.composite
+def perturbed_vision_language(draw: st.DrawFn, family: str) -> Config:
+    """Return a small config of a model that sees: any text and any tower."""
+    text = {**draw(perturbed(TEXT_OF[family])), "vocab_size": 300, "tie_word_embeddings": draw(st.booleans())}
+    heads, head_dim = draw(st.integers(1, 3)), 4 * draw(st.integers(1, 4))
+    depth, width = draw(st.integers(1, 4)), heads * head_dim
+    if family.startswith("qwen2"):
+        text.pop("model_type")
+        wide = "embed_dim" if family == "qwen2_vl" else "hidden_size"
+        vision = {
+            "depth": depth,
+            wide: width,
+            "num_heads": heads,
+            "spatial_merge_size": draw(st.integers(1, 3)),
+        }
+    else:
+        vision = {
+            "num_hidden_layers": depth,
+            "hidden_size": width,
+            "num_attention_heads": heads,
+            "intermediate_size": draw(st.integers(4, 50)),
+            "image_size": draw(st.integers(32, 64)),
+            "patch_size": draw(st.integers(4, 16)),
+        }
+        if family == "llava":
+            vision["model_type"] = draw(st.sampled_from(["clip_vision_model", "siglip_vision_model"]))
+    return {"model_type": family, "text_config": text, "vision_config": vision}
+
+
+TEXT_OF = {
+    "gemma3": "gemma3_text",
+    "llama4": "llama4_text",
+    "llava": "llama",
+    "qwen2_5_vl": "qwen2",
+    "qwen2_vl": "qwen2",
+}
+"""The family of the text of a model that sees."""
+
+
+@pytest.mark.parametrize("family", TEXT_OF)
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_the_count_of_text_and_tower_is_the_librarys(family: str, data: st.DataObject) -> None:
+    config = data.draw(perturbed_vision_language(family))
+    assert workload_from_config(config).parameters == library_parameters(config)
+
+
+def test_every_family_is_counted() -> None:
+    counted = {str(config["model_type"]) for config in WHOLE}
+    assert counted == FAMILIES.keys()
+    assert KEYS.keys() | TEXT_OF.keys() | {"mamba2"} == FAMILIES.keys()
 
 
 @pytest.mark.parametrize("config", WHOLE, ids=str)
