@@ -148,7 +148,8 @@ def step_ns(problem: PipelineProblem, chunks: list[Chunk]) -> int:
             else:
                 reduced += sums[c][4]
         finished[s] = max(clock[s], reduced)
-    return max(*finished, max(finished[0], finished[-1]) + problem.tied_ns)
+    makespan: int = max(*finished, max(finished[0], finished[-1]) + problem.tied_ns)
+    return makespan
 
 
 def _durations(problem: PipelineProblem, chunk: Chunk) -> list[tuple[int, int, int, int, int]]:

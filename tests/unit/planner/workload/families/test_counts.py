@@ -351,7 +351,7 @@ def perturbed_vision_language(draw: st.DrawFn, family: str) -> Config:
     if family.startswith("qwen2"):
         text.pop("model_type")
         wide = "embed_dim" if family == "qwen2_vl" else "hidden_size"
-        vision = {
+        vision: dict[str, object] = {
             "depth": depth,
             wide: width,
             "num_heads": heads,
