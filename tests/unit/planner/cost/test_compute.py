@@ -360,14 +360,6 @@ def test_gradients_measured_on_a_device_are_used() -> None:
     assert estimate.provenance is Provenance.MEASURED
 
 
-def test_a_repeated_product_takes_so_many_times_as_long() -> None:
-    once, thrice = (
-        costs("H100-SXM5-80GB").matrix_product(product(512, 512, 512, count=count), phase=Phase.FORWARD)
-        for count in (1, 3)
-    )
-    assert thrice.seconds == pytest.approx(3 * once.seconds)
-
-
 @pytest.mark.parametrize(
     ("count", "rows", "columns", "inner", "measured"),
     [(32, 2048, 2048, 64, 282e-6), (56, 2048, 2048, 128, 590e-6), (112, 2048, 128, 2048, 1017e-6)],
