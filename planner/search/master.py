@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs
 from planner.cost.steady import play_step
 from planner.search.bounds import lower_bound_ns
@@ -23,7 +25,9 @@ from planner.search.stage import Way, Ways
 
 PATHS_PER_STAGE = 3
 """Known paths to start with: for each stage the longest few of those that stay there."""
-POLISHES = 3
+POLISHES = 40
+SIMPLER = 20
+"""Rounds in which a simpler plan is asked for that is as fast as the best one."""
 """Rounds of shifting and replaying by hand before the program is asked."""
 
 
@@ -56,7 +60,8 @@ def solve(
 ) -> Solution | Excluded:
     """Return the fastest assignment of a layout, or that none takes at most ``cutoff_ns``.
 
-    ``limits`` may end it before the proof: the bound is then below the makespan, or below the cutoff.
+    Among equally fast ones the one of fewest techniques, then the most even one. ``limits`` may end it
+    before the proof: the bound is then below the makespan, or below the cutoff.
     """
     capacity, bound = most_layers(problem), lower_bound_ns(problem)
     if capacity is None or bound is None:
@@ -75,9 +80,10 @@ class _Rounds:
         self._bound_ns = bound_ns
         self._ways = Ways(problem)
         self._box = whole_box(problem, capacity)
+        self._incumbent = Incumbent(problem, self._ways, self._box)
         self._best: tuple[Way, ...] | None = None
         self._best_ns = serial_ns(problem) + 1
-        self._rows = self._start_rows(None)
+        self._rows = _first_rows(problem)
 
     def run(self, cutoff_ns: int | None) -> Solution | Excluded:
         if cutoff_ns is not None and self._narrow(cutoff_ns) is None:
@@ -93,6 +99,8 @@ class _Rounds:
             if not answer.finished:
                 break
             within = min(within, self._best_ns - 1)
+        if self._best is not None and self._bound_ns >= self._best_ns:
+            self._simplify(self._best)
         return self._conclude(cutoff_ns)
 
     def _ask(self, box: Box, within_ns: int) -> Answer:
@@ -101,45 +109,61 @@ class _Rounds:
         program.add_paths(self._rows)
         if self._best is not None:
             program.hint(self._best)
-        left = self._deadline - time.monotonic()
-        answer = program.least_time(replace(self._limits, wall_clock_seconds=left))
+        answer = program.least_time(self._limits_left())
         if answer.chosen is not None:
             self._play(answer.chosen)
+            self._play(self._incumbent.improve(list(answer.chosen), self._rows))
         proven = within_ns + 1 if answer.finished and answer.chosen is None else answer.bound
         self._bound_ns = max(self._bound_ns, proven)
         return answer
 
     def _start(self) -> None:
-        """Find a good plan by hand."""
-        incumbent = Incumbent(self._problem, self._ways, self._box)
-        chosen = incumbent.start()
+        """Find a good plan by hand: shift layers while known paths shrink, play, learn the path, repeat."""
+        chosen = self._incumbent.start()
         if chosen is None:
             return
+        self._play(chosen)
         for _ in range(POLISHES):
-            chosen = incumbent.improve(chosen, self._rows)
-            if not self._play(chosen):
+            assert self._best is not None
+            chosen = self._incumbent.improve(list(self._best), self._rows)
+            if tuple(chosen) == self._best:
+                return
+            self._play(chosen)
+
+    def _simplify(self, best: Sequence[Way]) -> None:
+        """Replace the best plan by the simplest that is as fast: asked for and played until it is."""
+        box = self._narrow(self._best_ns)
+        assert box is not None
+        if self._ways.only is not None and (box.high - box.low).max() == 0:
+            return
+        for _ in range(SIMPLER):
+            program = Program(
+                self._problem, self._ways, box, at_least_ns=self._bound_ns, within_ns=self._best_ns
+            )
+            program.add_paths(self._rows)
+            program.hint(best)
+            answer = program.simplest(self._limits_left())
+            if answer.chosen is None or not answer.finished:
+                return
+            if self._play(answer.chosen) == self._best_ns:
+                self._best = answer.chosen
                 return
 
-    def _play(self, chosen: Sequence[Way]) -> bool:
-        """Replay a plan, learn its critical path, keep it when it is the best; False when it is not."""
+    def _limits_left(self) -> WorkLimits:
+        return replace(self._limits, wall_clock_seconds=self._deadline - time.monotonic())
+
+    def _play(self, chosen: Sequence[Way]) -> int:
+        """Play a plan, learn its critical path, keep it when it is the best; return how long it takes."""
         assignment = assignment_of(chosen)
         played = play_step(self._problem, chunk_costs(self._problem, assignment))
         layers = [way.num_layers for way in chosen]
         self._rows = joined(self._rows, replayed_row(self._problem, played.path, layers))
-        if played.makespan_ns >= self._best_ns:
-            return False
-        self._best, self._best_ns = tuple(chosen), played.makespan_ns
-        return True
+        if played.makespan_ns < self._best_ns:
+            self._best, self._best_ns = tuple(chosen), played.makespan_ns
+        return played.makespan_ns
 
     def _narrow(self, within_ns: int) -> Box | None:
         return narrowed(self._problem, self._box, self._rows, capacity=self._capacity, within_ns=within_ns)
-
-    def _start_rows(self, chosen: Sequence[Way] | None) -> PathRows:
-        del chosen
-        rows = []
-        for stage in range(self._problem.shape.num_stages):
-            rows += stage_paths(self._problem, stage)
-        return path_rows(self._problem, rows)
 
     def _conclude(self, cutoff_ns: int | None) -> Solution | Excluded:
         if self._best is None or (cutoff_ns is not None and self._best_ns > cutoff_ns):
@@ -151,6 +175,26 @@ class _Rounds:
             makespan_ns=self._best_ns,
             lower_bound_ns=min(self._bound_ns, self._best_ns),
         )
+
+
+def _first_rows(problem: PipelineProblem) -> PathRows:
+    """Return for each stage the few paths that are longest when layers are spread evenly."""
+    paths = [stage_paths(problem, stage) for stage in range(problem.shape.num_stages)]
+    rows = path_rows(problem, [path for own in paths for path in own])
+    count, option = problem.shape.num_chunks, problem.options[0]
+    share = problem.num_layers / count
+    lengths = rows.lengths_ns(
+        np.full(count, int(share * option.forward_ns)),
+        np.full(count, int(share * option.backward_ns)),
+        np.full(count, int(share)),
+    )
+    kept: list[int] = []
+    first = 0
+    for own in paths:
+        order = np.argsort(-lengths[first : first + len(own)], kind="stable")
+        kept += (first + order[:PATHS_PER_STAGE]).tolist()
+        first += len(own)
+    return rows.only(kept)
 
 
 def serial_ns(problem: PipelineProblem) -> int:

@@ -11,7 +11,8 @@ from planner.cost.pipeline import LayerOption, PipelineProblem
 from planner.search.box import Box
 from planner.search.memory_rows import memory_rows
 from planner.search.rows import PathRows
-from planner.search.stage import TECHNIQUE_STEP, Way, Ways
+from planner.search.stage import TECHNIQUES, Way, Ways
+from planner.strategy import RecomputeMode
 
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpSolver, IntVar
@@ -236,7 +237,7 @@ class Program:
         place_weight = 1
         uneven_weight = count * layers * place_weight + 1
         technique_weight = 2 * layers * uneven_weight + 1
-        assert technique_weight * layers * 3 * TECHNIQUE_STEP < LARGEST_SUM
+        assert technique_weight * layers * 2 * TECHNIQUES[RecomputeMode.FULL] < LARGEST_SUM
         variables, factors = [], []
         for place, chunk in enumerate(self._chunks):
             variables += [chunk.techniques.variable, uneven[place], chunk.layers]

@@ -50,6 +50,17 @@ class PathRows:
         )
         return lengths
 
+    def only(self, numbers: Sequence[int]) -> "PathRows":
+        """Return some of the rows."""
+        chosen = list(numbers)
+        return PathRows(
+            forward=self.forward[chosen],
+            backward=self.backward[chosen],
+            layer_ns=self.layer_ns[chosen],
+            relief_ns=self.relief_ns[chosen],
+            constant_ns=self.constant_ns[chosen],
+        )
+
 
 def path_rows(problem: PipelineProblem, paths: Sequence[PathCounts]) -> PathRows:
     """Return paths that no empty chunk shortens as rows; there must be at least one."""

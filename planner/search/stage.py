@@ -16,9 +16,8 @@ from planner.search.orders import forwards_before_first_backward
 from planner.search.rows import Integers
 from planner.strategy import Recompute, RecomputeMode
 
-TECHNIQUE_STEP: Final = 1000
-"""Weight of a mode against single modules: full counts more than any list of modules."""
-_MODES: Final = {RecomputeMode.NONE: 0, RecomputeMode.SELECTIVE: 1, RecomputeMode.FULL: 2}
+TECHNIQUES: Final = {RecomputeMode.NONE: 0, RecomputeMode.SELECTIVE: 1_000, RecomputeMode.FULL: 1_000_000}
+"""How much technique a mode is: any number of selective layers is less than a full one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +39,7 @@ class Way:
 
 def techniques(recompute: Recompute) -> int:
     """Return how much technique a layer's recomputation is: none, then fewest modules, then full."""
-    return TECHNIQUE_STEP * _MODES[recompute.mode] + len(recompute.modules)
+    return TECHNIQUES[recompute.mode] + len(recompute.modules)
 
 
 def undominated_options(options: Sequence[LayerOption]) -> list[int]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from planner.cost.pipeline import FixedPart, LayerOption, PipelineProblem
 from planner.cost.schedules import stage_orders
+from planner.strategy import RecomputeMode
 from tests.unit.planner.cost.problems import problems
 
 MOST_CHOICES = 81
@@ -38,23 +39,36 @@ def small_problems(draw: st.DrawFn) -> PipelineProblem:
 
 @dataclass(frozen=True)
 class Answer:
-    """The least step time of all plans that fit, None when none does; the least need of memory."""
+    """The least step time of all plans that fit, None when none does; the least need of memory.
+
+    ``recomputed`` is how many layers recompute fully and how many selectively in the simplest plan of
+    that time.
+    """
 
     makespan_ns: int | None
+    recomputed: tuple[int, int]
     needed_bytes: int
 
 
 def best_plan(problem: PipelineProblem) -> Answer:
     """Return the least time of any plan that fits, and the least memory that any plan needs."""
-    best, need = None, None
+    best: tuple[int, tuple[int, int]] | None = None
+    need: int | None = None
     for chunks in plans(problem):
         peak = max(peak_bytes(problem, chunks, stage) for stage in range(problem.shape.num_stages))
         need = peak if need is None else min(need, peak)
         if peak <= problem.limit_bytes:
-            makespan = step_ns(problem, chunks)
-            best = makespan if best is None else min(best, makespan)
+            found = (step_ns(problem, chunks), recomputed(chunks))
+            best = found if best is None else min(best, found)
     assert need is not None
-    return Answer(makespan_ns=best, needed_bytes=need)
+    makespan, simplest = best if best is not None else (None, (0, 0))
+    return Answer(makespan_ns=makespan, recomputed=simplest, needed_bytes=need)
+
+
+def recomputed(chunks: list[Chunk]) -> tuple[int, int]:
+    """Return how many layers recompute fully, and how many selectively."""
+    modes = [layer.recompute.mode for chunk in chunks for layer in chunk.layers]
+    return modes.count(RecomputeMode.FULL), modes.count(RecomputeMode.SELECTIVE)
 
 
 def plans(problem: PipelineProblem) -> Iterator[list[Chunk]]:
