@@ -35,3 +35,9 @@ def _streamed(layer: Layer, changed: Callable[[Stream], Stream]) -> Layer:
         return layer
     replaced: Layer = replace(layer, stream=changed(stream))  # type: ignore[type-var]  # layers are dataclasses
     return replaced
+
+
+def has_sequence(workload: Workload) -> bool:
+    """Tell whether a workload's samples hold a sequence; those of a classifier of images do not."""
+    streams = (getattr(run.layer, "stream", None) for run in workload.runs)
+    return not all(isinstance(stream, ImageStream) for stream in streams)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from planner.units import Flops
 from planner.workload.layers import LayerRun, Workload
+from planner.workload.samples import has_sequence
 from planner.workload.sizes import require_size
 
 MAX_SEQUENCE_LENGTH = 2**31
@@ -51,24 +52,27 @@ def model_summary(workload: Workload, *, sequence_length: int | None = None) -> 
     if sequence_length is not None:
         require_size("sequence_length", sequence_length, largest=MAX_SEQUENCE_LENGTH)
     length = sequence_length or workload.default_sequence_length
+    is_long = has_sequence(workload)
     return ModelSummary(
         name=workload.name,
         family=workload.family,
         parameters=workload.parameters,
         active_parameters=workload.active_parameters,
-        layers=tuple(_layer_summary(run, length) for run in workload.runs),
+        layers=tuple(_layer_summary(run, length, is_long=is_long) for run in workload.runs),
         not_understood=workload.not_understood,
         prediction_parameters=workload.prediction_parameters,
         buffers=workload.buffers,
     )
 
 
-def _layer_summary(run: LayerRun, sequence_length: int | None) -> LayerSummary:
-    flops = None if sequence_length is None else run.layer.forward_flops_per_sample(sequence_length)
+def _layer_summary(run: LayerRun, sequence_length: int | None, *, is_long: bool) -> LayerSummary:
+    """Return one run's figures; a model without a sequence has them per sample alone."""
+    length = sequence_length if is_long else 1
+    flops = None if length is None else run.layer.forward_flops_per_sample(length)
     return LayerSummary(
         kind=run.layer.kind,
         count=run.count,
         parameters=run.layer.parameters,
         forward_flops_per_sample=flops,
-        forward_flops_per_token=None if flops is None or sequence_length is None else flops / sequence_length,
+        forward_flops_per_token=flops / length if flops is not None and length and is_long else None,
     )

@@ -2,6 +2,7 @@
 
 GPT-3 and the Megatron models have the shape of GPT-2; their sizes and their vocabulary of 51,200 are
 those of Korthikanti et al. (2022), table 3. ``mistral-7b`` is version 0.2, which has no window.
+Where a model is known for its language alone, its head is that of a language model (BERT's masked one).
 """
 
 import json
@@ -21,6 +22,11 @@ ALIASES: Final = {
     "gpt-2-large": "gpt-2-774m",
     "gpt-2-xl": "gpt-2-1.5b",
     "mistral-7b-v0.2": "mistral-7b",
+    "bert-base-uncased": "bert-base",
+    "bert-large-uncased": "bert-large",
+    "deepseek-r1": "deepseek-v3",
+    "llama-4-maverick-17b-128e": "llama-4-maverick",
+    "llama-4-scout-17b-16e": "llama-4-scout",
 }
 """Other names of the same models."""
 

@@ -3,7 +3,7 @@ import pytest
 from planner.workload.huggingface import workload_from_config
 from planner.workload.layers import Cut
 from planner.workload.operators import AttentionCore
-from planner.workload.samples import with_samples
+from planner.workload.samples import has_sequence, with_samples
 
 LLAVA = workload_from_config({"model_type": "llava"})
 T5 = workload_from_config({"model_type": "t5"})
@@ -50,3 +50,10 @@ def test_what_is_not_said_stays() -> None:
 def test_nonsense_is_refused(numbers: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="image"):
         with_samples(LLAVA, **numbers)
+
+
+@pytest.mark.parametrize(
+    ("family", "expected"), [("vit", False), ("llava", True), ("t5", True), ("llama", True)]
+)
+def test_a_classifier_of_images_alone_has_no_sequence(family: str, expected: bool) -> None:  # noqa: FBT001
+    assert has_sequence(workload_from_config({"model_type": family})) is expected

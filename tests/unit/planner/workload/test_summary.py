@@ -9,11 +9,21 @@ from planner.workload.summary import model_summary
 @pytest.mark.parametrize("name", preset_names())
 def test_the_parts_add_up_to_the_whole(name: str) -> None:
     workload = preset_workload(name)
-    summary = model_summary(workload)
-    assert summary.parameters == summary.active_parameters == workload.parameters
-    assert sum(layer.count * layer.parameters for layer in summary.layers) == workload.parameters
+    summary = model_summary(workload, sequence_length=1024)
+    assert summary.parameters == workload.parameters
+    assert summary.active_parameters <= summary.parameters
+    parts = sum(layer.count * layer.parameters for layer in summary.layers)
+    assert parts == workload.parameters + summary.prediction_parameters
     flops = sum(layer.count * (layer.forward_flops_per_sample or 0) for layer in summary.layers)
-    assert flops == workload.forward_flops_per_sample(workload.default_sequence_length or 0)
+    assert flops == pytest.approx(workload.forward_flops_per_sample(1024), rel=1e-12)
+
+
+def test_a_model_without_a_sequence_has_flops_per_sample_alone() -> None:
+    summary = model_summary(preset_workload("vit-b-16"))
+    flops = sum(layer.count * (layer.forward_flops_per_sample or 0) for layer in summary.layers)
+    # 17.6 G multiply-adds per image of 224 x 224 (Dosovitskiy et al., 2020), two FLOP each.
+    assert flops == pytest.approx(2 * 17.6e9, rel=0.01)
+    assert {layer.forward_flops_per_token for layer in summary.layers} == {None}
 
 
 def test_a_summary_is_made_at_the_models_own_length_or_at_a_given_one() -> None:
