@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.cluster import Device
+from planner.cluster import Device, NodeGroup
+from planner.cluster_presets import cluster_from_preset, cluster_preset_document, cluster_preset_names
 from planner.cost.leave_one_device_out import leave_one_device_out
 from planner.cost.leave_one_out import LeftOut, leave_one_out
 from planner.devices import device_by_name, device_names
@@ -31,15 +32,31 @@ class ProfileCheck:
 def check_profile(profile: Profile, *, others: Sequence[Profile] | None = None) -> ProfileCheck:
     """Return how wrong a profile's figures are; ``others`` are by default the built-in ones."""
     device = _device_of(profile)
+    rows_left_out: tuple[LeftOut, ...] = ()
+    device_left_out: tuple[LeftOut, ...] = ()
+    if device is not None:
+        relatives = builtin_profiles() if others is None else others
+        rows_left_out = leave_one_out(profile, device)
+        device_left_out = leave_one_device_out(profile, device, relatives, node=_node_of(profile))
     return ProfileCheck(
         name=profile.name,
         device=profile.device,
         rows=profile.num_rows,
-        rows_left_out=() if device is None else leave_one_out(profile, device),
-        device_left_out=()
-        if device is None
-        else leave_one_device_out(profile, device, builtin_profiles() if others is None else others),
+        rows_left_out=rows_left_out,
+        device_left_out=device_left_out,
     )
+
+
+def _node_of(profile: Profile) -> NodeGroup | None:
+    """Return a node of the system that a profile is named after, else of one with its device."""
+    system = profile.name.partition("/")[0]
+    names = sorted(cluster_preset_names(), key=lambda name: name != system)
+    for name in names:
+        document = cluster_preset_document(name)
+        if document["device"] == profile.device:
+            (group,) = cluster_from_preset(name, document["devices_per_node"]).node_groups
+            return group
+    return None
 
 
 def _device_of(profile: Profile) -> Device | None:

@@ -21,11 +21,14 @@ for the sum; fewer ranks are taken alike, so that a larger group is never faster
 NODE_EFFICIENCY: Final = 0.80
 """Share of its bandwidth that a link inside a node carries in large collectives: 0.72 to 0.78 on A100,
 0.75 for rings on H100 and H200, 0.65 to 0.85 on B200."""
+PCIE_EFFICIENCY: Final = 0.60
+"""The same of PCIe: 0.75 on A100 PCIe and H100 NVL, 0.64 on L40S, 0.60 to 0.40 on RTX PRO 6000."""
 NETWORK_EFFICIENCY: Final = 0.92
 """Share of the network's rate that large all-reduces reach: 356 to 387 of 400 GB/s per node over 12
 nodes of 8 x 400 Gb/s InfiniBand, 365 to 370 of 400 GB/s over 4 to 16 nodes at 3.2 Tb/s."""
 
 
+PCIE: Final = "pcie"
 FABRICS: Final = ("nvlink", "xgmi", "infinity", "ici")
 """How the names of links begin that reach beyond a node as they do inside."""
 
@@ -38,6 +41,12 @@ class LinkModel:
     hop_seconds: Seconds
     in_network_reduction: bool
     fabric: Fabric = SWITCHED
+    carriers: int | None = None
+    """How many devices of a domain below carry a collective's bytes at once, at most; None means all.
+
+    To a network each brings a port of its own. In a node a ring leaves a domain through one device:
+    four A100 or H100 in bridged pairs reach 0.75 of one PCIe link, not of two.
+    """
 
     @classmethod
     def of(
@@ -53,7 +62,8 @@ class LinkModel:
         ``devices_below`` share a domain of the level below; ``bandwidth`` takes the place of the
         level's own, for links that others measured over.
         """
-        efficiency = NETWORK_EFFICIENCY if is_network else NODE_EFFICIENCY
+        in_node = PCIE_EFFICIENCY if level.name.lower().startswith(PCIE) else NODE_EFFICIENCY
+        efficiency = NETWORK_EFFICIENCY if is_network else in_node
         hop = NETWORK_HOP_SECONDS if is_network else NODE_HOP_SECONDS
         own = level.bandwidth_bytes_per_second / level.oversubscription
         return cls(
@@ -61,6 +71,7 @@ class LinkModel:
             hop_seconds=level.latency_seconds + hop,
             in_network_reduction=level.in_network_reduction,
             fabric=Fabric.of(level, devices_below=devices_below),
+            carriers=None if is_network else level.devices_per_link,
         )
 
     def shared_by(self, talkers: int, *, devices_per_link: int) -> "LinkModel":
@@ -99,8 +110,7 @@ def across(
 ) -> tuple[Seconds, Seconds]:
     """Return the time of the bytes that cross one level, and of its hops.
 
-    ``below`` of the ``ranks`` share a domain of the level below, and all of them carry the bytes;
-    ``stride`` counts domains.
+    ``below`` of the ``ranks`` share a domain of the level below; ``stride`` counts domains.
     """
     domains = -(-ranks // below)
     paths = link.fabric.paths(domains, stride=stride)
@@ -111,7 +121,8 @@ def across(
         return leaving * paths.exchange * payload_bytes / link.bytes_per_second, wait
     if operation in {Collective.SEND_RECEIVE, Collective.BROADCAST}:
         return exchanged_bytes(operation, payload_bytes, paths, ranks=ranks) / link.bytes_per_second, wait
-    return link.transfer_seconds(operation, payload_bytes, ranks=ranks, paths=paths) / below, wait
+    carriers = below if link.carriers is None else min(below, link.carriers)
+    return link.transfer_seconds(operation, payload_bytes, ranks=ranks, paths=paths) / carriers, wait
 
 
 def is_network(level: Level, *, devices_per_node: int) -> bool:

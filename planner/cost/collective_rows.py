@@ -5,20 +5,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from planner.cluster import Device, Level
+from planner.cluster import Device, Level, Topology
 from planner.cost.collective_curves import Timing
+from planner.cost.collective_model import PCIE
+from planner.cost.product_rows import HOST_BOUND
 from planner.devices import device_by_name, device_names
 from planner.measurements import CollectiveRow
 from planner.profile import Profile
 from planner.relatives import Closeness, closeness, nearest_first
-from planner.units import BytesPerSecond
+from planner.units import Bytes, BytesPerSecond
 from planner.workload.operators import Collective
 
 LINK_FACT: Final = "link_bandwidth_bytes_per_second"
 """The fact of a published profile that says which link inside a node its collectives ran over."""
 COPYING_FACT: Final = "copying_sources"
-"""The fact that names sources whose gathers copy their parts besides: their all-reduces alone count."""
-STRUCTURES: Final = frozenset({"nvswitch", "pair"})
+"""The fact that names sources whose gathers copy their parts besides: these do not count."""
+COPIED: Final = frozenset({Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL})
+SWITCH: Final = "nvswitch"
+PAIR: Final = "pair"
+STRUCTURES: Final = frozenset({SWITCH, PAIR})
 """Words of a level's name that say how its devices are joined: rows must say the same."""
 STAGED_FACT: Final = "staged_above_ranks"
 """The fact that says beyond how many ranks a machine sent everything through its host's memory."""
@@ -36,7 +41,7 @@ PORT_RATES: Final[Mapping[str, float]] = {
     "ainic-roce": 50e9,
 }
 """Bytes per second and device of the networks that published rows ran over, by what they are called here."""
-SAME_LINK: Final = {"infiniband": "ib"}
+SAME_LINK: Final = {"infiniband": "ib", "nvl72": "nvswitch"}
 """Words of link names that mean the same."""
 OTHER_CLUSTERS: Final = frozenset({"misconfigured", "observed", "sharp"})
 """Words that tell of a network other than the plain one that a level describes."""
@@ -59,16 +64,18 @@ class MeasuredCollectives:
         """Tell whether the rows were measured on the very machine, links and all."""
         return all(LINK_FACT not in profile.facts for profile in self.profiles)
 
-    def inside(self, operation: Collective, level: Level) -> list[Timing]:
-        """Return the timings of one operation inside a box that ``level`` spans, counted by ranks.
+    def inside(self, operation: Collective, levels: Sequence[Level]) -> list[Timing]:
+        """Return the timings of one operation inside a box of nested levels, counted by ranks.
 
-        Rows of one node count, and rows across nodes that the level's own link joins.
+        The outermost level spans the box. Rows of one node count, and rows across nodes that this
+        level's own link joins.
         """
+        level = levels[-1]
         return [
             self._timing(profile, row, count=row.world_size)
             for profile, row in self._rows(operation)
             if row.world_size > 1
-            and (self._ran_inside(level, row) or _ran_through(level, row))
+            and (self._ran_inside(levels, row) or _ran_through(level, row))
             and not _differs_in_staging(row, profile, level)
         ]
 
@@ -95,16 +102,21 @@ class MeasuredCollectives:
                 timings.setdefault(together, []).append(timing)
         return timings
 
-    def _ran_inside(self, level: Level, row: CollectiveRow) -> bool:
-        """Tell whether a row ran inside a node over links like a level's.
+    def _ran_inside(self, levels: Sequence[Level], row: CollectiveRow) -> bool:
+        """Tell whether a row ran inside a node over links like those of nested levels.
 
-        A relative's links must have all words of the level's name, the device's own only those that
-        say how devices are joined.
+        A relative's links must have all words of the outermost level's name, and be joined alike;
+        the device's own only the words that say how devices are joined.
         """
-        needed = _words(level.name) - {STAGED}
+        if self.describe_machine() or not _is_inside_node(row):
+            return _is_inside_node(row)
+        needed, found = _words(levels[-1].name) - {STAGED}, _words(row.intra_link or "")
         if self.is_own:
-            needed &= STRUCTURES
-        return _is_inside_node(row) and (self.describe_machine() or needed <= _words(row.intra_link or ""))
+            return needed & STRUCTURES <= found
+        is_paired = PAIR in {word for level in levels for word in _words(level.name)}
+        ran_switched = PAIR in found or SWITCH in found or any(word.startswith(PCIE) for word in found)
+        joined_alike = (levels[-1].topology is Topology.SWITCH) is ran_switched
+        return needed <= found and joined_alike and (is_paired or PAIR not in found)
 
     def _timing(self, profile: Profile, row: CollectiveRow, *, count: int) -> Timing:
         return Timing(
@@ -117,10 +129,29 @@ class MeasuredCollectives:
 
     def _rows(self, operation: Collective) -> Iterator[tuple[Profile, CollectiveRow]]:
         for profile in self.profiles:
-            copying = () if operation is Collective.ALL_REDUCE else profile.facts.get(COPYING_FACT, ())
-            for row in profile.collectives:
-                if row.operation == operation and row.source.source not in copying:
+            copying = profile.facts.get(COPYING_FACT, ()) if operation in COPIED else ()
+            rows = [
+                row
+                for row in profile.collectives
+                if row.operation == operation and row.source.source not in copying
+            ]
+            host_bound = _host_bound_payloads(profile, rows)
+            for row in rows:
+                if row.payload_bytes > host_bound.get((row.source.source, row.world_size), 0.0):
                     yield profile, row
+
+
+def _host_bound_payloads(
+    profile: Profile, rows: Sequence[CollectiveRow]
+) -> dict[tuple[str | None, int], Bytes]:
+    """Return the payloads up to which a source shows the host's launch, by source and number of ranks."""
+    bounds = profile.facts.get(HOST_BOUND, {})
+    payloads: dict[tuple[str | None, int], Bytes] = {}
+    for row in rows:
+        if row.seconds < bounds.get(row.source.source, 0.0):
+            key = (row.source.source, row.world_size)
+            payloads[key] = max(row.payload_bytes, payloads.get(key, 0.0))
+    return payloads
 
 
 def measured_collectives(device: Device, profiles: Sequence[Profile]) -> list[MeasuredCollectives]:

@@ -19,7 +19,7 @@ from planner.errors import MissingMeasurements
 from planner.formats import datasheet_peak, measured_formats
 from planner.job import Precision
 from planner.profile import Profile
-from planner.units import FlopsPerSecond
+from planner.units import Bytes, FlopsPerSecond, Seconds
 from planner.workload.operators import AttentionCore, Collective, Module, Phase
 
 Floats = NDArray[np.float64]
@@ -31,16 +31,19 @@ LEAST_SIZE: Final = 256
 LEAST_RATE: Final[FlopsPerSecond] = 1e12
 
 
-def leave_one_device_out(profile: Profile, device: Device, others: Sequence[Profile]) -> tuple[LeftOut, ...]:
+def leave_one_device_out(
+    profile: Profile, device: Device, others: Sequence[Profile], *, node: NodeGroup | None = None
+) -> tuple[LeftOut, ...]:
     """Return the errors of a profile's figures when only ``others``, of other devices, are known.
 
-    Products and attention are compared at a step's pace, collectives inside a node as measured.
+    Products and attention are compared at a step's pace, collectives inside a ``node`` as measured;
+    without one its devices are taken to share the link that the profile names.
     """
     relatives = [one for one in others if one.device != device.name]
     errors = [
         *_product_errors(profile, device, relatives),
         *_attention_errors(profile, device, relatives),
-        *_collective_errors(profile, device, relatives),
+        *_collective_errors(profile, device, relatives, node),
     ]
     return tuple(left_out_errors(kind, misses) for kind, misses in errors if len(misses))
 
@@ -126,39 +129,48 @@ def _core(key: CoreKey, heads: int, sequence: int) -> AttentionCore:
 
 
 def _collective_errors(
-    profile: Profile, device: Device, relatives: Sequence[Profile]
+    profile: Profile, device: Device, relatives: Sequence[Profile], node: NodeGroup | None
 ) -> Iterator[tuple[str, Floats]]:
-    """Yield the misses of collectives inside a node, on the links that they ran over."""
+    """Yield the misses of collectives inside a node."""
     measured = MeasuredCollectives(profiles=[profile])
-    bandwidth = profile.facts.get(LINK_FACT)
     for operation in Collective:
-        timings = measured.inside_node(operation)
-        if timings and bandwidth:
-            words = {row.intra_link for row in profile.collectives if row.operation == operation}
-            ranks = max(timing.count for timing in timings)
-            group = _node(device, name=str(min(map(str, words))), devices=ranks, bandwidth=float(bandwidth))
-            lent = CollectiveCosts(group, relatives)
-            fastest: dict[tuple[float, int], float] = {}
-            for timing in timings:
-                key = (timing.payload_bytes, timing.count)
-                fastest[key] = min(timing.seconds, fastest.get(key, timing.seconds))
-            misses = [
-                np.log(
-                    lent.seconds(
-                        operation, payload_bytes=payload, shape=group_shape(group, size=count)
-                    ).seconds
-                    / seconds
-                )
-                for (payload, count), seconds in fastest.items()
-            ]
-            yield f"{operation} inside a node", np.array(misses)
+        group = node or _switched_node(profile, device, operation)
+        if group is None:
+            continue
+        lent = CollectiveCosts(group, relatives)
+        fastest: dict[tuple[float, int], float] = {}
+        for timing in measured.inside(operation, group.levels):
+            key = (timing.payload_bytes, timing.count)
+            fastest[key] = min(timing.seconds, fastest.get(key, timing.seconds))
+        misses = [
+            np.log(_lent_seconds(lent, group, operation, payload=payload, ranks=ranks) / seconds)
+            for (payload, ranks), seconds in fastest.items()
+            if ranks <= group.num_devices
+        ]
+        yield f"{operation} inside a node", np.array(misses)
 
 
-def _node(device: Device, *, name: str, devices: int, bandwidth: float) -> NodeGroup:
+def _lent_seconds(
+    lent: CollectiveCosts, group: NodeGroup, operation: Collective, *, payload: Bytes, ranks: int
+) -> Seconds:
+    return lent.seconds(operation, payload_bytes=payload, shape=group_shape(group, size=ranks)).seconds
+
+
+def _switched_node(profile: Profile, device: Device, operation: Collective) -> NodeGroup | None:
+    """Return a node whose devices share the link of a profile's rows; None where it names none."""
+    bandwidth = profile.facts.get(LINK_FACT)
+    rows = [
+        row
+        for row in profile.collectives
+        if row.operation == operation and row.world_size == row.ranks_per_node
+    ]
+    if not bandwidth or not rows:
+        return None
+    devices = max(row.world_size for row in rows)
     level = Level(
-        name=name.split("-", maxsplit=1)[0],
+        name=min(str(row.intra_link) for row in rows).split("-", maxsplit=1)[0],
         devices=devices,
-        bandwidth_bytes_per_second=bandwidth,
+        bandwidth_bytes_per_second=float(bandwidth),
         latency_seconds=2e-6,
     )
     return NodeGroup(name="node", num_nodes=1, devices_per_node=devices, device=device, levels=(level,))

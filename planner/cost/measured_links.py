@@ -75,7 +75,7 @@ class MeasuredLinks:
         level = self.group.levels[top]
         if self._is_network(level):
             return rows.between_nodes(operation, level, ranks_per_box=1).get(1, [])
-        timings = rows.inside(operation, level)
+        timings = rows.inside(operation, self.group.levels[: top + 1])
         # Of nested levels the inner one is told by rows within it alone.
         return [timing for timing in timings if top == self.box_level or timing.count <= level.devices]
 

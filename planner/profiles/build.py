@@ -114,7 +114,8 @@ def profile_document(tables: Mapping[str, Rows], system: str) -> dict[str, Any]:
         "name": f"{system}/published",
         "device": device,
         "software": _software(rows),
-        "facts": _source_facts({row["source"] for row in rows}) | _link_facts(device),
+        "facts": _source_facts({row["source"] for row in rows})
+        | _link_facts(device, {row["intra_link"] for row in collectives}),
         "kernels": kernels,
         "collectives": collectives,
         "transfers": transfers,
@@ -147,12 +148,14 @@ def _source_facts(sources: set[str]) -> dict[str, Any]:
     }
 
 
-def _link_facts(device: str) -> dict[str, Any]:
-    """Return the bandwidth of the link inside a node that collectives ran over: PCIe where there is none."""
+def _link_facts(device: str, links: set[str | None]) -> dict[str, Any]:
+    """Return the bandwidth of the link inside a node that collectives ran over, as they call it."""
     if device == HOSTS:
         return {}
     facts = device_facts(device)
-    link = facts["link"]["bandwidth_bytes_per_second"] or facts.get("host_link_bytes_per_second")
+    over_pcie = any((link or "").startswith("pcie") for link in links)
+    own = None if over_pcie else facts["link"]["bandwidth_bytes_per_second"]
+    link = own or facts.get("host_link_bytes_per_second")
     staged = {"staged_above_ranks": STAGED[device]} if device in STAGED else {}
     return ({"link_bandwidth_bytes_per_second": link} if link else {}) | staged
 

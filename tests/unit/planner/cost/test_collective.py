@@ -418,3 +418,30 @@ def test_few_published_sizes_tell_nothing_of_others() -> None:
     group = system_group("h100-sxm")
     costs = CollectiveCosts(group, [Profile.from_document(document)])
     assert estimate(costs, group, Collective.ALL_REDUCE, 2**30, size=8).provenance is Provenance.DATASHEET
+
+
+def test_a_ring_leaves_a_bridged_pair_through_one_card() -> None:
+    (group,) = cluster_from_preset("a100-pcie-80gb", 4).node_groups
+    one = estimate(CollectiveCosts(group, ()), group, Collective.ALL_REDUCE, 2**30, size=4)
+    link = group.levels[1].bandwidth_bytes_per_second
+    assert one.seconds == pytest.approx(2**30 * 2 * 3 / 4 / (0.6 * link), rel=0.1)
+
+
+def test_what_waits_for_the_host_is_no_part_of_a_collective() -> None:
+    costs, group = costs_of("a100-sxm-40gb", 4)
+    rows = builtin_profile("a100-sxm-40gb/published").collectives
+    waiting = [
+        row.seconds
+        for row in rows
+        if (row.operation, row.payload_bytes, row.world_size) == (Collective.ALL_REDUCE, 2**20, 4)
+    ]
+    one = estimate(costs, group, Collective.ALL_REDUCE, 2**20, size=4)
+    assert one.seconds < 0.6 * min(waiting)
+    assert one.provenance is Provenance.INTERPOLATED
+
+
+def test_directly_joined_devices_say_nothing_of_switched_ones() -> None:
+    group = system_group("h100-sxm")
+    costs = CollectiveCosts(group, [builtin_profile("gh200-96gb/published")])
+    one = estimate(costs, group, Collective.ALL_REDUCE, 2**30, size=4)
+    assert one.provenance is Provenance.DATASHEET
