@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.cost.affine import fit_nonnegative
 from planner.cost.product_grid import Roofline
 from planner.profile import Profile, Provenance
 from planner.units import Flops, FlopsPerSecond, Seconds
 from planner.workload.operators import Phase
+
+Floats = NDArray[np.float64]
 
 SHARE_OF_PRODUCT_RATE: Final = 1.05
 SHARE_OF_BANDWIDTH: Final = 0.87
@@ -69,19 +72,28 @@ def batched_times(
 
 
 def _fitted(profiles: Sequence[Profile], *, dtypes: Sequence[str]) -> BatchedTimes | None:
+    shapes, seconds = batched_rows(profiles, dtypes=dtypes)
+    return fitted_times(shapes, seconds) if len(seconds) >= LEAST_ROWS else None
+
+
+def batched_rows(profiles: Sequence[Profile], *, dtypes: Sequence[str]) -> tuple[Floats, Floats]:
+    """Return measured shapes [rows, 4] as (count, m, n, k), and their seconds."""
     tables = [
         table
         for profile in profiles
         for table in profile.tables("batched_matrix_product")
         if table.dtype in dtypes and table.phase == Phase.FORWARD
     ]
-    if sum(map(len, tables)) < LEAST_ROWS:
-        return None
-    count, m, n, k = (
-        np.concatenate([table.column(dim) for table in tables]).astype(np.float64)
-        for dim in ("batch", "m", "n", "k")
+    shapes = [np.stack([table.column(dim) for dim in ("batch", "m", "n", "k")], axis=1) for table in tables]
+    return (
+        np.concatenate([np.zeros((0, 4)), *shapes]).astype(np.float64),
+        np.concatenate([np.zeros(0), *(table.seconds for table in tables)]),
     )
-    seconds = np.concatenate([table.seconds for table in tables])
+
+
+def fitted_times(shapes: Floats, seconds: Floats) -> BatchedTimes:
+    """Return the times with the least relative squares through the rows."""
+    count, m, n, k = shapes.T
     columns = [np.ones(len(seconds)), 2.0 * count * m * n * k, count * (m * k + k * n + m * n)]
     start, per_flop, per_element = fit_nonnegative(columns, seconds, needed=1).tolist()
     return BatchedTimes(

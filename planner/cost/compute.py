@@ -9,7 +9,9 @@ from planner.cost.device_attention import attention_times
 from planner.cost.device_products import all_phases, forward_times
 from planner.cost.grouped_products import EXACT_ERROR, OVER_SINGLE, OVER_SINGLE_ERROR, GroupedTimes
 from planner.cost.lenders import datasheet_roofline, profiles_of
+from planner.cost.matrix_products import Shape
 from planner.cost.memory_passes import MemoryTimes
+from planner.cost.product_rows import shape_of_phase
 from planner.formats import attention_precision, executed_precision, measured_formats
 from planner.job import Precision
 from planner.profile import Estimate, Profile, Provenance
@@ -115,7 +117,7 @@ class KernelCosts:
             relative_error=error,
         )
 
-    def _product(self, shape: tuple[int, int, int], phase: Phase) -> Estimate:
+    def _product(self, shape: Shape, phase: Phase) -> Estimate:
         times = self._products[phase]
         exact = shape in times.hits
         gradient_error = 0.0 if exact or phase is Phase.FORWARD else GRADIENT_ERROR
@@ -125,7 +127,7 @@ class KernelCosts:
             relative_error=(times.relative_error(*shape) ** 2 + gradient_error**2) ** 0.5,
         )
 
-    def _batch(self, shape: tuple[int, int, int], count: int) -> Estimate:
+    def _batch(self, shape: Shape, count: int) -> Estimate:
         return Estimate(
             seconds=self._batched.seconds(count, *shape),
             provenance=self._batched.provenance,
@@ -133,16 +135,6 @@ class KernelCosts:
         )
 
 
-def phase_shape(op: MatrixProduct, phase: Phase) -> tuple[int, int, int]:
-    """Return m, n, k of one phase of a product.
-
-    Forward is [rows, inner] x [inner, columns]; the input gradient [rows, columns] x [columns,
-    inner]; the weight gradient (or that of the second operand) [columns, rows] x [rows, inner].
-    """
-    if phase is Phase.FORWARD:
-        return op.rows, op.columns, op.inner
-    if phase is Phase.INPUT_GRADIENT:
-        return op.rows, op.inner, op.columns
-    if phase is Phase.WEIGHT_GRADIENT:
-        return op.columns, op.inner, op.rows
-    raise ValueError(f"a matrix product has no phase {phase!r}")
+def phase_shape(op: MatrixProduct, phase: Phase) -> Shape:
+    """Return m, n, k of one phase of a product."""
+    return shape_of_phase(op.rows, op.columns, op.inner, phase=phase)

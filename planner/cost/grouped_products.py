@@ -51,7 +51,7 @@ class GroupedTimes:
         cls, profiles: Sequence[Profile], *, dtypes: Sequence[str], bytes_per_second: BytesPerSecond
     ) -> "GroupedTimes":
         """Return the grouped products of the profiles in any of the formats."""
-        rows = {phase: _rows(profiles, dtypes=dtypes, phase=phase) for phase in OVER_SINGLE}
+        rows = {phase: grouped_rows(profiles, dtypes=dtypes, phase=phase) for phase in OVER_SINGLE}
         rates = [
             float((2.0 * shapes.astype(np.float64).prod(axis=1) / seconds).max(initial=0.0))
             for shapes, seconds in rows.values()
@@ -68,20 +68,26 @@ class GroupedTimes:
 
     def seconds(self, shape: GroupedShape, *, phase: Phase, single: Seconds) -> Seconds:
         """Return the time of all groups; ``single`` is that of one group's product by itself."""
+        return self.points[phase].clip(self.unbounded(shape, phase=phase, single=single), *shape)
+
+    def unbounded(self, shape: GroupedShape, *, phase: Phase, single: Seconds) -> Seconds:
+        """Return the time of all groups by that of one, whatever was measured of grouped ones."""
         groups, _, columns, inner = shape
         together = OVER_SINGLE[phase] * groups * single
         if phase is Phase.WEIGHT_GRADIENT:
             accumulated = ACCUMULATED_BYTES * float(groups) * columns * inner
             together = max(together, accumulated / (ACCUMULATION_SHARE * self.bytes_per_second))
-        return self.points[phase].clip(together, *shape)
+        return together
 
     def is_measured(self, shape: GroupedShape, *, phase: Phase) -> bool:
         """Tell whether this very shape was measured."""
         return shape in self.hits[phase]
 
 
-def _rows(profiles: Sequence[Profile], *, dtypes: Sequence[str], phase: Phase) -> tuple[Shapes, Floats]:
-    """Return shapes [rows, 4] as (groups, m, n, k) and their seconds."""
+def grouped_rows(
+    profiles: Sequence[Profile], *, dtypes: Sequence[str], phase: Phase
+) -> tuple[Shapes, Floats]:
+    """Return measured shapes [rows, 4] as (groups, m, n, k) and their seconds."""
     tables = [
         table
         for profile in profiles

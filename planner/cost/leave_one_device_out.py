@@ -13,7 +13,7 @@ from planner.cost.collective import CollectiveCosts, group_shape
 from planner.cost.collective_rows import LINK_FACT, MeasuredCollectives
 from planner.cost.device_attention import attention_times
 from planner.cost.device_products import forward_times
-from planner.cost.leave_one_out import LeftOut, left_out_errors
+from planner.cost.leave_one_out import LeftOut, distinct_precisions, left_out_errors
 from planner.cost.product_rows import stacks_of, together
 from planner.errors import MissingMeasurements
 from planner.formats import datasheet_peak, measured_formats
@@ -51,10 +51,7 @@ def leave_one_device_out(
 def _product_errors(
     profile: Profile, device: Device, relatives: Sequence[Profile]
 ) -> Iterator[tuple[str, Floats]]:
-    for precision in Precision:
-        # bf16 and fp16 answer for each other: what is measured in both is reported once.
-        if precision is Precision.FP16 and "bf16" in device.peak_flops_per_second:
-            continue
+    for precision in distinct_precisions(device):
         stacks = stacks_of([profile], dtypes=measured_formats(device, precision), phase=Phase.FORWARD)
         shapes = _some(together(stacks).shapes)
         if not len(shapes):

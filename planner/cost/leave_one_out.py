@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 from planner.cluster import Device
 from planner.cost.attention import core_tables
 from planner.cost.attention_rows import core_rows
+from planner.cost.batched_products import batched_rows, fitted_times
 from planner.cost.collective_rows import MeasuredCollectives
 from planner.cost.device_products import GRADIENT_RATIOS, family_pace, roofline_of
+from planner.cost.grouped_products import GroupedTimes, grouped_rows
 from planner.cost.matrix_products import ProductTimes, product_times
-from planner.cost.product_rows import Stack, stacks_of
+from planner.cost.memory_passes import MemoryTimes
+from planner.cost.product_rows import Stack, shape_of_phase, stacks_of
 from planner.cost.surface import left_out
 from planner.formats import measured_formats
 from planner.job import Precision
@@ -24,6 +27,8 @@ Floats = NDArray[np.float64]
 
 LEAST_SCATTERED: Final = 3
 """Of two scattered rows neither tells the other."""
+TENTHS: Final = 10
+LEAST_BATCHED: Final = 2 * TENTHS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,13 +48,21 @@ class LeftOut:
 
 
 def leave_one_out(profile: Profile, device: Device) -> tuple[LeftOut, ...]:
-    """Return the errors of a profile's products, attention cores and collectives."""
+    """Return the errors of a profile's products, attention cores, memory passes and collectives."""
     errors = [
         *_product_errors(profile, device),
+        *_batched_errors(profile, device),
         *_attention_errors(profile),
+        *_memory_errors(profile, device),
         *_collective_errors(profile),
     ]
     return tuple(left_out_errors(kind, misses) for kind, misses in errors if len(misses))
+
+
+def distinct_precisions(device: Device) -> tuple[Precision, ...]:
+    """Return the precisions told apart: of bf16 and fp16, which answer for each other, the one it has."""
+    other = Precision.FP16 if "bf16" in device.peak_flops_per_second else Precision.BF16
+    return tuple(precision for precision in Precision if precision is not other)
 
 
 def left_out_errors(kind: str, misses: Floats) -> LeftOut:
@@ -65,10 +78,7 @@ def left_out_errors(kind: str, misses: Floats) -> LeftOut:
 
 
 def _product_errors(profile: Profile, device: Device) -> Iterator[tuple[str, Floats]]:
-    for precision in Precision:
-        # bf16 and fp16 answer for each other: what is measured in both is reported once.
-        if precision is Precision.FP16:
-            continue
+    for precision in distinct_precisions(device):
         dtypes = measured_formats(device, precision)
         stacks = stacks_of([profile], dtypes=dtypes, phase=Phase.FORWARD)
         if not stacks:
@@ -78,12 +88,56 @@ def _product_errors(profile: Profile, device: Device) -> Iterator[tuple[str, Flo
         times = product_times(stacks, roofline, family_pace=family_pace(device))
         if times is None:
             continue
+        by_phase = {Phase.FORWARD: times}
         grids = [one.misses[~np.isnan(one.misses)] for one in times.grids]
         yield f"matrix_product {precision} forward", np.concatenate([*grids, np.zeros(0)])
         yield f"matrix_product {precision} forward, scattered", _scattered(times, stacks)
         for phase, ratio in GRADIENT_RATIOS.items():
             rows = stacks_of([profile], dtypes=dtypes, phase=phase)
-            yield f"matrix_product {precision} {phase}", _scattered(times.of_phase(rows, ratio=ratio), rows)
+            by_phase[phase] = times.of_phase(rows, ratio=ratio)
+            yield f"matrix_product {precision} {phase}", _scattered(by_phase[phase], rows)
+        grouped = GroupedTimes.of([profile], dtypes=dtypes, bytes_per_second=bandwidth)
+        for phase, of_phase in by_phase.items():
+            shapes, seconds = grouped_rows([profile], dtypes=dtypes, phase=phase)
+            if len(seconds) >= LEAST_SCATTERED:
+                misses = _grouped(grouped, of_phase, shapes, seconds, phase)
+                yield f"grouped_matrix_product {precision} {phase}", misses
+
+
+def _grouped(
+    grouped: GroupedTimes, times: ProductTimes, shapes: NDArray[np.int64], seconds: Floats, phase: Phase
+) -> Floats:
+    """Return the misses of grouped products: many single ones, bounded by the other rows."""
+    found = [
+        grouped.unbounded(
+            (count, m, n, k), phase=phase, single=times.seconds(*shape_of_phase(m, n, k, phase=phase))
+        )
+        for count, m, n, k in shapes.tolist()
+    ]
+    between = _between_others(np.array(found), shapes, seconds)
+    return np.asarray(np.log(between / seconds), dtype=np.float64)
+
+
+def _batched_errors(profile: Profile, device: Device) -> Iterator[tuple[str, Floats]]:
+    """Yield the misses of batched products: each tenth of them found from the other nine."""
+    for precision in distinct_precisions(device):
+        shapes, seconds = batched_rows([profile], dtypes=measured_formats(device, precision))
+        if len(seconds) < LEAST_BATCHED:
+            continue
+        misses = np.zeros(len(seconds))
+        for tenth in range(TENTHS):
+            here = np.arange(len(seconds)) % TENTHS == tenth
+            times = fitted_times(shapes[~here], seconds[~here])
+            found = [times.seconds(*shape) for shape in shapes[here].tolist()]
+            misses[here] = np.log(np.array(found) / seconds[here])
+        yield f"batched_matrix_product {precision} forward", misses
+
+
+def _memory_errors(profile: Profile, device: Device) -> Iterator[tuple[str, Floats]]:
+    """Yield the misses of memory-bound passes along the bytes that they move."""
+    for (kind, phase), curve in MemoryTimes.of(device, [profile]).curves.items():
+        misses = left_out(curve.log_seconds, curve.log_axes) - curve.log_seconds
+        yield f"{kind} {phase}", misses[~np.isnan(misses)]
 
 
 def _scattered(times: ProductTimes, stacks: Sequence[Stack]) -> Floats:

@@ -6,8 +6,9 @@ from functools import cache
 from typing import Final
 
 from planner.cluster import Device
-from planner.cost.matrix_products import Borrowed, fitted_line
+from planner.cost.matrix_products import Borrowed
 from planner.cost.product_grid import Grid, Roofline, best_rate, grid, surface_through
+from planner.cost.product_line import fitted_line
 from planner.cost.product_rows import Stack, best_shape_rate, stacks_of, together
 from planner.devices import device_by_name, device_names
 from planner.formats import OPERAND_BYTES, STAND_INS, datasheet_peak, measured_formats

@@ -173,3 +173,18 @@ def grid_of(stack: Stack) -> tuple[tuple[Floats, ...], NDArray[np.bool_]] | None
             return tuple(sizes.astype(np.float64) for sizes, _ in counts), keep
         keep &= ~np.isin(stack.shapes[:, emptiest], sizes[share <= share.min()])
     return None
+
+
+def shape_of_phase(rows: int, columns: int, inner: int, *, phase: Phase) -> tuple[int, int, int]:
+    """Return m, n, k of one phase of a product.
+
+    Forward is [rows, inner] x [inner, columns]; the input gradient [rows, columns] x [columns,
+    inner]; the weight gradient (or that of the second operand) [columns, rows] x [rows, inner].
+    """
+    if phase is Phase.FORWARD:
+        return rows, columns, inner
+    if phase is Phase.INPUT_GRADIENT:
+        return rows, inner, columns
+    if phase is Phase.WEIGHT_GRADIENT:
+        return columns, inner, rows
+    raise ValueError(f"a matrix product has no phase {phase!r}")

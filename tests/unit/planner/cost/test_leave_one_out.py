@@ -4,6 +4,7 @@ from planner.cost.leave_one_out import LeftOut, leave_one_out
 from planner.devices import device_by_name
 from planner.profile import Profile, builtin_profile
 from tests.unit.planner.cost.machines import bench_device, bench_profile
+from tests.unit.planner.profile_documents import pass_row, profile_document
 
 SWEPT = ("a100-sxm-80gb", "b200", "b300", "gb200", "gb300", "h100-sxm", "h200-sxm", "l40s", "rtx-pro-6000")
 PROFILES = [builtin_profile(f"{system}/published") for system in SWEPT]
@@ -29,8 +30,26 @@ def test_attention_and_collectives_are_found_from_their_neighbours(profile: Prof
 
 
 def test_a_machine_of_few_measurements_has_errors_too() -> None:
-    (products, reduces) = leave_one_out(bench_profile(), bench_device())
+    products, adds, reduces = leave_one_out(bench_profile(), bench_device())
     assert products.kind == "matrix_product fp32 forward, scattered"
     assert 0 < products.median_abs_error < 0.2
+    assert adds.kind == "add forward"
     assert reduces.kind == "all_reduce inside a node"
     assert reduces.rows == 2
+
+
+def test_grouped_and_batched_products_are_found_from_the_others() -> None:
+    grouped = errors(builtin_profile("b200/published"))["grouped_matrix_product bf16 weight_gradient"]
+    assert grouped.rows == 20
+    assert grouped.median_abs_error < 0.15
+    batched = errors(builtin_profile("a100-sxm-40gb/published"))["batched_matrix_product bf16 forward"]
+    assert batched.rows == 24
+    assert batched.median_abs_error < 0.2
+
+
+def test_memory_passes_are_found_along_the_bytes_that_they_move() -> None:
+    adds = [pass_row("add", 2**power, 2e-6 + 2.0**power * 12 / 1e11) for power in range(12, 25, 3)]
+    profile = Profile.from_document(profile_document(kernels=adds))
+    (passes,) = leave_one_out(profile, bench_device())
+    assert (passes.kind, passes.rows) == ("add forward", 3)
+    assert 0 < passes.median_abs_error < 0.5

@@ -10,7 +10,6 @@ from planner.cost.matrix_products import (
     Borrowed,
     Pace,
     ProductTimes,
-    fitted_line,
     product_times,
 )
 from planner.cost.product_grid import OUTLIER, Roofline
@@ -147,13 +146,6 @@ def test_a_relative_is_asked_by_how_many_rows_there_are() -> None:
     times_of([stack(SCATTERED)], borrow=borrow)
     times_of([stack(GRID)], borrow=borrow)
     assert asked == [len(SCATTERED)]
-
-
-def test_a_line_of_another_device_takes_its_rates() -> None:
-    line = fitted_line(stack(SCATTERED))
-    slower = line.scaled(per_flop=2.0, per_element=2.0)
-    start = line.start_seconds
-    assert slower.seconds(512, 512, 512) - start == pytest.approx(2 * (line.seconds(512, 512, 512) - start))
 
 
 def test_a_step_at_the_power_limit_runs_short_kernels_at_the_rate_of_long_ones() -> None:
