@@ -75,6 +75,13 @@ class ConfigKeys:
 
         return self._checked(key, default, check)
 
+    def times(self, key: str, default: int, width: int) -> int:
+        """Return a width that a key says as a multiple of another one, which is not beyond all sizes."""
+        multiple = self.size(key, default)
+        if multiple * width > MAX_SIZE:
+            self.refuse(key, f"{key} ({multiple}) times {width} must be at most {MAX_SIZE}")
+        return multiple * width
+
     def size_or_none(self, key: str, default: int | None) -> int | None:
         """Return a whole number of at least one, or None where it is null."""
         return None if self._value(key, default) is None else self.size(key, default or 1)

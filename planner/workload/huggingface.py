@@ -11,7 +11,7 @@ from planner.errors import InvalidRequest, UnknownName
 from planner.names import nearest_names
 from planner.workload.config_keys import ConfigKeys
 from planner.workload.families.bert import read_bert, read_roberta
-from planner.workload.families.decoder_only import ReadFamily
+from planner.workload.families.decoder_only import Chain, ReadFamily
 from planner.workload.families.t5 import T5_OTHER_NAMES, read_t5
 from planner.workload.families.text import TEXT_FAMILIES, TEXT_OTHER_NAMES
 from planner.workload.families.vision import read_vit
@@ -23,7 +23,7 @@ from planner.workload.families.vision_language import (
     read_qwen2_vl,
 )
 from planner.workload.layers import Workload
-from planner.workload.sizes import shown
+from planner.workload.sizes import UnfitValue, shown
 
 FAMILIES: Final[Mapping[str, ReadFamily]] = {
     **TEXT_FAMILIES,
@@ -53,7 +53,7 @@ def workload_from_config(
     """
     family = _family(config, pointer=f"{pointer}/model_type")
     keys = ConfigKeys(config, pointer=pointer, other_names=OTHER_NAMES.get(family))
-    chain = FAMILIES[family](keys)
+    chain = _chain(family, keys, pointer=pointer)
     return Workload(
         name=name or _own_name(config) or family,
         family=family,
@@ -61,6 +61,15 @@ def workload_from_config(
         default_sequence_length=chain.sequence_length,
         not_understood=keys.not_understood,
     )
+
+
+def _chain(family: str, keys: ConfigKeys, *, pointer: str) -> Chain:
+    """Return the layers; sizes that are fit one by one and not together are refused as a whole."""
+    try:
+        return FAMILIES[family](keys)
+    except UnfitValue as error:
+        message = f"the config's sizes make a layer of {family} that cannot be: {error}"
+        raise InvalidRequest(message, pointer=pointer) from error
 
 
 def _family(config: Mapping[str, object], *, pointer: str) -> str:

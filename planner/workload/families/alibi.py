@@ -18,7 +18,7 @@ from planner.workload.layers import Layer
 from planner.workload.mlp import Mlp
 from planner.workload.passes import Norm
 from planner.workload.self_attention import SelfAttention
-from planner.workload.sizes import MAX_COUNT
+from planner.workload.sizes import MAX_COUNT, MAX_SIZE
 
 BLOOM_OTHER_NAMES: Final = {
     "n_layer": "num_hidden_layers",
@@ -39,7 +39,10 @@ BLOOM_LENGTH: Final = 2048
 
 def read_bloom(keys: ConfigKeys) -> Chain:
     """Read a ``bloom`` config with the defaults of BloomConfig: a norm follows the embedding."""
-    hidden, num_layers = keys.size("n_embed", 64), keys.size("n_layer", 2, largest=MAX_COUNT)
+    hidden, num_layers = (
+        keys.size("n_embed", 64, largest=MAX_SIZE // WIDENING),
+        keys.size("n_layer", 2, largest=MAX_COUNT),
+    )
     embedding = EmbeddingLayer(vocabulary=keys.size("vocab_size", 250880), hidden=hidden, norm=Norm.LAYER)
     head = head_layers(
         keys,
@@ -134,7 +137,10 @@ def _falcon_arrangement(keys: ConfigKeys) -> Arrangement:
 
 def read_mpt(keys: ConfigKeys) -> Chain:
     """Read an ``mpt`` config with the defaults of MptConfig: no biases, not even in norms."""
-    hidden, num_layers = keys.size("d_model", 2048), keys.size("n_layers", 24, largest=MAX_COUNT)
+    hidden, num_layers = (
+        keys.size("d_model", 2048, largest=MAX_SIZE // WIDENING),
+        keys.size("n_layers", 24, largest=MAX_COUNT),
+    )
     embedding = EmbeddingLayer(
         vocabulary=keys.size("vocab_size", 50368),
         hidden=hidden,

@@ -120,7 +120,7 @@ def read_jamba(keys: ConfigKeys) -> Chain:
 def _jamba_scan(keys: ConfigKeys, sizes: Sizes) -> SelectiveScan:
     return SelectiveScan(
         hidden=sizes.hidden,
-        inner=keys.size("mamba_expand", 2) * sizes.hidden,
+        inner=keys.times("mamba_expand", 2, sizes.hidden),
         state=keys.size("mamba_d_state", 16),
         rank=keys.size_or_auto("mamba_dt_rank", -(-sizes.hidden // RANK_DIVISOR)),
         kernel=keys.size("mamba_d_conv", 4),

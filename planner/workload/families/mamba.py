@@ -27,7 +27,7 @@ def read_mamba(keys: ConfigKeys) -> Chain:
     hidden = keys.size("hidden_size", 768)
     scan = SelectiveScan(
         hidden=hidden,
-        inner=keys.size("expand", 2) * hidden,
+        inner=keys.times("expand", 2, hidden),
         state=keys.size("state_size", 16),
         rank=keys.size_or_auto("time_step_rank", -(-hidden // RANK_DIVISOR)),
         kernel=keys.size("conv_kernel", 4),
@@ -41,12 +41,12 @@ def read_mamba(keys: ConfigKeys) -> Chain:
 def read_mamba2(keys: ConfigKeys) -> Chain:
     """Read a ``mamba2`` config with the defaults of Mamba2Config; its heads make up the inner width."""
     hidden, heads = keys.size("hidden_size", 4096), keys.size("num_heads", 128)
-    head_dim, expand = keys.size("head_dim", 64), keys.size("expand", 2)
+    head_dim, inner = keys.size("head_dim", 64), keys.times("expand", 2, hidden)
     groups = keys.size("n_groups", 8)
-    if heads * head_dim != expand * hidden:
+    if heads * head_dim != inner:
         keys.refuse(
             "num_heads",
-            f"num_heads ({heads}) x head_dim ({head_dim}) must be expand x hidden_size ({expand * hidden})",
+            f"num_heads ({heads}) x head_dim ({head_dim}) must be expand x hidden_size ({inner})",
         )
     if heads % groups:
         keys.refuse("n_groups", f"num_heads ({heads}) must be a multiple of n_groups ({groups})")

@@ -13,7 +13,7 @@ from planner.workload.mlp import Mlp
 from planner.workload.passes import Norm
 from planner.workload.projector import ProjectorLayer
 from planner.workload.self_attention import SelfAttention
-from planner.workload.sizes import MAX_COUNT
+from planner.workload.sizes import MAX_COUNT, MAX_SIZE
 
 POSITION_OFFSET: Final = 2
 """The table of positions begins two rows late."""
@@ -22,7 +22,7 @@ POSITION_OFFSET: Final = 2
 def read_opt(keys: ConfigKeys) -> Chain:
     """Read an ``opt`` config with the defaults of OPTConfig."""
     hidden, num_layers = keys.size("hidden_size", 768), keys.size("num_hidden_layers", 12, largest=MAX_COUNT)
-    positions = keys.size("max_position_embeddings", 2048)
+    positions = keys.size("max_position_embeddings", 2048, largest=MAX_SIZE - POSITION_OFFSET)
     table = keys.size("word_embed_proj_dim", hidden, null=hidden)
     norm = Norm.LAYER if keys.flag("layer_norm_elementwise_affine", default=True) else Norm.PLAIN_LAYER
     is_pre = keys.flag("do_layer_norm_before", default=True)

@@ -15,7 +15,7 @@ from planner.workload.passes import Norm
 from planner.workload.patches import PatchLayer
 from planner.workload.pooling import AttentionPoolLayer
 from planner.workload.self_attention import SelfAttention
-from planner.workload.sizes import MAX_COUNT
+from planner.workload.sizes import MAX_COUNT, MAX_SIZE
 from planner.workload.streams import MAX_PIXELS, ImageStream
 
 VIT_HEADS: Final = ("ViTForImageClassification", "ViTModel")
@@ -58,7 +58,11 @@ def read_images(keys: ConfigKeys, defaults: TowerDefaults, *, extra_tokens: int 
     if patch_size > image_size:
         message = f"patch_size ({patch_size}) must be at most image_size ({image_size})"
         keys.refuse("patch_size", message)
-    return ImageStream(image_size=image_size, patch_size=patch_size, extra_tokens=extra_tokens)
+    stream = ImageStream(image_size=image_size, patch_size=patch_size, extra_tokens=extra_tokens)
+    if stream.tokens(0) > MAX_SIZE:
+        message = f"image_size ({image_size}) makes {stream.tokens(0)} patches, more than {MAX_SIZE}"
+        keys.refuse("image_size", message)
+    return stream
 
 
 def read_blocks(
@@ -166,11 +170,11 @@ QWEN_IMAGE_SIZE: Final = 448
 
 def read_qwen2_vl_vision(keys: ConfigKeys) -> Tower:
     """Read the ``vision_config`` of a ``qwen2_vl``: layer norms, plain MLPs, no windows."""
-    hidden, ratio = keys.size("embed_dim", 1280), keys.size("mlp_ratio", 4)
+    hidden = keys.size("embed_dim", 1280)
     stream, patches = _qwen_patches(keys, hidden=hidden)
     keys.choice("hidden_act", "quick_gelu", ACTIVATIONS)
     attention = _qwen_attention(keys, hidden=hidden)
-    mlp = Mlp(hidden=hidden, ffn=ratio * hidden, gated=False, bias=True)
+    mlp = Mlp(hidden=hidden, ffn=keys.times("mlp_ratio", 4, hidden), gated=False, bias=True)
     block = BlockLayer(branches=(attention, mlp), role=VISION, norm=Norm.LAYER, stream=stream)
     depth = keys.size("depth", 32, largest=MAX_COUNT)
     return Tower(layers=(patches, *[block] * depth), hidden=hidden, stream=stream)
@@ -181,7 +185,7 @@ def read_qwen2_5_vl_vision(keys: ConfigKeys) -> Tower:
     hidden, depth = keys.size("hidden_size", 3584), keys.size("depth", 32, largest=MAX_COUNT)
     stream, patches = _qwen_patches(keys, hidden=hidden)
     whole, mlp = _qwen_attention(keys, hidden=hidden), _qwen_gated_mlp(keys, hidden=hidden)
-    side = max(1, keys.size("window_size", 112) // stream.patch_size)
+    side = max(1, keys.size("window_size", 112, largest=QWEN_IMAGE_SIZE) // stream.patch_size)
     keys.ignore("tokens_per_second")
 
     def block(attention: SelfAttention) -> Layer:

@@ -39,6 +39,8 @@ LLAVA_CLIP: Final = TowerDefaults(
     patch_size=14,
 )
 """The tower of a LLaVA whose file has none."""
+MAX_MERGE: Final = 16
+"""Above any number of patches that are joined along one side."""
 QWEN_VL_TEXT: Final = Defaults(
     vocab_size=152064,
     hidden_size=8192,
@@ -97,7 +99,7 @@ def _qwen_vl(
     keys: ConfigKeys, vision: ConfigKeys, tower: Tower, *, norm: Norm, out: int, prefix: str
 ) -> Chain:
     """Return tower, merger and decoder; older files have the decoder's keys beside the sections."""
-    merge = vision.size("spatial_merge_size", 2)
+    merge = vision.size("spatial_merge_size", 2, largest=MAX_MERGE)
     vision.ignore("in_chans", "spatial_patch_size", "out_hidden_size", "intermediate_size")
     keys.ignore(*TOKENS)
     text = keys.section("text_config") if keys.has("text_config") else keys
