@@ -12,7 +12,10 @@ def without_defaults(request: Mapping[str, Any], *, is_evaluation: bool) -> dict
     """Return a normalised request without what the service would fill in by itself."""
     schema = EvaluationRequestDocument if is_evaluation else PlanRequestDocument
     document = schema.model_validate(request)
-    return document.model_dump(mode="json", exclude_defaults=True)
+    said = document.model_dump(mode="json", exclude_defaults=True)
+    if said["job"].get("attention") == document.job.default_attention():
+        del said["job"]["attention"]
+    return said
 
 
 def curl_command(request: Mapping[str, Any], *, base_url: str, is_evaluation: bool) -> str:

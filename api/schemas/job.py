@@ -94,7 +94,11 @@ class JobDocument(InputDocument):
 
     def attention_or_default(self) -> AttentionKind:
         """Return how attention runs; UnknownName for a framework that nobody knows."""
-        return self.attention or framework_by_name(self.framework).default_attention(self.precision)
+        return self.attention or self.default_attention()
+
+    def default_attention(self) -> AttentionKind:
+        """Return how attention runs where the job doesn't say; UnknownName for an unknown framework."""
+        return framework_by_name(self.framework).default_attention(self.precision)
 
     def to_job(self, workload: Workload) -> Job:
         """Return the job that the document says; InvalidRequest where the model needs a sequence length."""

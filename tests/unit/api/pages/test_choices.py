@@ -1,6 +1,7 @@
 from api.pages.choices import cluster_options, model_groups, system_options, word_options
 from api.pages.form_fields import FIELDS
 from planner.cluster_presets import cluster_preset_names
+from planner.frameworks import FRAMEWORKS
 from planner.workload.presets import preset_names
 
 
@@ -26,4 +27,4 @@ def test_measured_machines_stand_after_the_systems() -> None:
 def test_words_are_chosen_in_fields_of_the_form() -> None:
     options = word_options()
     assert set(options) <= set(FIELDS)
-    assert {option.value for option in options["framework"]} == {"megatron-core", "pytorch", "any"}
+    assert {option.value for option in options["framework"]} == set(FRAMEWORKS)

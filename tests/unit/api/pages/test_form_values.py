@@ -19,7 +19,7 @@ REQUESTS: dict[str, tuple[Mapping[str, Any], Verb]] = {
             "constraints": {
                 "fixed": {"tensor_parallel": 8, "sequence_parallel": True, "recompute": {"mode": "full"}},
                 "bounds": {"pipeline_parallel": [1, 8]},
-                "forbid": ["offload", "recompute"],
+                "forbid": ["offload", "context_parallel"],
                 "memory_fraction": 0.9,
             },
             "solver": {"time_limit_seconds": 5, "relative_gap": 0.01},
@@ -82,7 +82,7 @@ def test_what_the_form_has_no_field_for_stands_beside_it() -> None:
         "yes",
         "full",
     )
-    assert values.forbid == ("offload", "recompute")
+    assert values.forbid == ("offload", "context_parallel")
 
 
 def test_the_request_itself_is_left_as_it_was() -> None:
