@@ -29,6 +29,10 @@ class Setting:
     job: Job
     framework: Framework
 
+    def __post_init__(self) -> None:
+        """Refuse chains that cannot be priced yet, before anything is made of them."""
+        _ = self.decoder
+
     @property
     def num_layers(self) -> int:
         """Layers that are split over stages."""
@@ -36,12 +40,12 @@ class Setting:
 
     @property
     def decoder(self) -> DecoderLayer:
-        """The layer that is repeated; InvalidRequest for a chain whose layers are of several kinds."""
+        """The layer that is repeated; InvalidRequest for a chain of several kinds, or of none."""
         layers = [run.layer for run in self.workload.runs if run.layer.kind == "decoder"]
         first = layers[0] if layers else None
         if not isinstance(first, DecoderLayer) or any(layer != first for layer in layers):
             raise InvalidRequest(
-                f"{self.workload.name} has layers of several kinds: they cannot be priced yet",
+                f"{self.workload.name} is no chain of equal decoder layers: it cannot be priced yet",
                 pointer="/model",
             )
         return first
