@@ -10,22 +10,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs
 from planner.cost.steady import play_step
 from planner.search.bounds import lower_bound_ns
 from planner.search.box import Box, narrowed, whole_box
 from planner.search.capacity import most_layers
 from planner.search.incumbent import Incumbent, assignment_of
-from planner.search.paths import stage_paths
 from planner.search.program import Answer, Program, WorkLimits
-from planner.search.rows import PathRows, joined, path_rows, replayed_row
+from planner.search.rows import first_rows, joined, replayed_row
 from planner.search.stage import Way, Ways
 
-PATHS_PER_STAGE = 3
-"""Known paths to start with: for each stage the longest few of those that stay there."""
-POLISHES = 40
+MISSES = 8
+"""Plans shifted by hand that may be no faster, one after the other, before the program is asked."""
 SIMPLER = 20
 """Rounds in which a simpler plan is asked for that is as fast as the best one."""
 """Rounds of shifting and replaying by hand before the program is asked."""
@@ -83,7 +79,7 @@ class _Rounds:
         self._incumbent = Incumbent(problem, self._ways, self._box)
         self._best: tuple[Way, ...] | None = None
         self._best_ns = serial_ns(problem) + 1
-        self._rows = _first_rows(problem)
+        self._rows = first_rows(problem)
 
     def run(self, cutoff_ns: int | None) -> Solution | Excluded:
         if cutoff_ns is not None and self._narrow(cutoff_ns) is None:
@@ -123,12 +119,14 @@ class _Rounds:
         if chosen is None:
             return
         self._play(chosen)
-        for _ in range(POLISHES):
+        misses = 0
+        while misses < MISSES:
             assert self._best is not None
             chosen = self._incumbent.improve(list(self._best), self._rows)
             if tuple(chosen) == self._best:
                 return
-            self._play(chosen)
+            best_ns = self._best_ns
+            misses = 0 if self._play(chosen) < best_ns else misses + 1
 
     def _simplify(self, best: Sequence[Way]) -> None:
         """Replace the best plan by the simplest that is as fast: asked for and played until it is."""
@@ -175,26 +173,6 @@ class _Rounds:
             makespan_ns=self._best_ns,
             lower_bound_ns=min(self._bound_ns, self._best_ns),
         )
-
-
-def _first_rows(problem: PipelineProblem) -> PathRows:
-    """Return for each stage the few paths that are longest when layers are spread evenly."""
-    paths = [stage_paths(problem, stage) for stage in range(problem.shape.num_stages)]
-    rows = path_rows(problem, [path for own in paths for path in own])
-    count, option = problem.shape.num_chunks, problem.options[0]
-    share = problem.num_layers / count
-    lengths = rows.lengths_ns(
-        np.full(count, int(share * option.forward_ns)),
-        np.full(count, int(share * option.backward_ns)),
-        np.full(count, int(share)),
-    )
-    kept: list[int] = []
-    first = 0
-    for own in paths:
-        order = np.argsort(-lengths[first : first + len(own)], kind="stable")
-        kept += (first + order[:PATHS_PER_STAGE]).tolist()
-        first += len(own)
-    return rows.only(kept)
 
 
 def serial_ns(problem: PipelineProblem) -> int:

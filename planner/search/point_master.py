@@ -16,15 +16,17 @@ from planner.cost.steady import play_step
 from planner.search.bounds import lower_bound_ns
 from planner.search.master import Excluded, Solution
 from planner.search.paths import stage_paths
-from planner.search.point_program import cheapest_points, point_lengths
+from planner.search.point_program import PointProgram, point_lengths
 from planner.search.program import WorkLimits
 from planner.search.rows import Integers, PathRows, joined, path_rows, replayed_row
 from planner.search.stage_points import StagePoint, StagePoints
 
 LONGEST_STEP_NS: Final = 1 << 60
 """No step is looked for beyond 36 years."""
-POLISHES: Final = 40
-"""Most replays by hand before the program is asked."""
+DESCENTS: Final = 6
+"""Most plans that are tried by hand in a row; each one shows a path for a small part of a program's work."""
+SIMPLER: Final = 20
+"""Rounds in which a simpler plan is asked for that is as fast as the best one."""
 
 
 def solve_evenly(
@@ -74,21 +76,41 @@ class _Rounds:
             within = self._within(cutoff_ns)
             choices = self._choices(within)
             if self._bound_ns > within or choices is None:
+                if self._best is not None:
+                    self._simplify(self._best)
                 return self._conclude(max(self._bound_ns, within + 1), cutoff_ns)
-            answer = cheapest_points(
-                self._problem,
-                choices,
-                self._rows,
-                at_least_ns=self._bound_ns,
-                within_ns=within,
-                hint=None,
-                limits=replace(self._limits, wall_clock_seconds=self._deadline - time.monotonic()),
-            )
+            program = self._program(choices, within)
+            answer = program.least_time(self._limits_left())
             self._bound_ns = max(self._bound_ns, answer.bound_ns)
             if answer.chosen is not None:
                 self._play(answer.chosen)
+                self._descend(answer.chosen)
             if not answer.finished:
                 return self._conclude(self._bound_ns, cutoff_ns)
+
+    def _program(self, choices: list[list[StagePoint]], within_ns: int) -> PointProgram:
+        return PointProgram(
+            self._problem, choices, self._rows, at_least_ns=self._bound_ns, within_ns=within_ns
+        )
+
+    def _limits_left(self) -> WorkLimits:
+        return replace(self._limits, wall_clock_seconds=self._deadline - time.monotonic())
+
+    def _simplify(self, best: tuple[StagePoint, ...]) -> None:
+        """Replace the best plan by the simplest that is as fast: asked for and played until it is."""
+        for _ in range(SIMPLER):
+            choices = self._choices(self._best_ns)
+            assert choices is not None
+            if all(len(own) == 1 for own in choices):
+                return
+            program = self._program(choices, self._best_ns)
+            program.hint(best)
+            answer = program.simplest(self._limits_left())
+            if answer.chosen is None or not answer.finished:
+                return
+            if self._play(answer.chosen) == self._best_ns:
+                self._best = answer.chosen
+                return
 
     def _within(self, cutoff_ns: int | None) -> int:
         """Return the longest step that is still of interest: shorter than the best, up to the cutoff."""
@@ -111,11 +133,16 @@ class _Rounds:
         if chosen is None:
             return
         self._play(chosen)
-        for _ in range(POLISHES):
-            better = self._moved(chosen)
-            if better is None or not self._play(better):
+        self._descend(chosen)
+
+    def _descend(self, chosen: tuple[StagePoint, ...]) -> None:
+        """Move from plan to plan as known paths shrink, and learn the path of each."""
+        for _ in range(DESCENTS):
+            moved = self._moved(chosen)
+            if moved is None:
                 return
-            chosen = better
+            chosen = moved
+            self._play(chosen)
 
     def _dealt(self) -> tuple[StagePoint, ...] | None:
         stages = range(self._problem.shape.num_stages)
@@ -175,17 +202,16 @@ class _Rounds:
             self._known_lengths[key] = point_lengths(self._problem, self._rows, stage, point)
         return self._known_lengths[key]
 
-    def _play(self, chosen: Sequence[StagePoint]) -> bool:
-        """Replay a plan, learn its critical path, keep it when it is the best; False when it is not."""
+    def _play(self, chosen: Sequence[StagePoint]) -> int:
+        """Play a plan, learn its critical path, keep it when it is the best; return how long it takes."""
         assignment = _assignment(self._problem, chosen)
         played = play_step(self._problem, chunk_costs(self._problem, assignment))
         layers = [sum(counts) for counts in assignment]
         self._rows = joined(self._rows, replayed_row(self._problem, played.path, layers))
         self._known_lengths.clear()
-        if self._best is not None and played.makespan_ns >= self._best_ns:
-            return False
-        self._best, self._best_ns = tuple(chosen), played.makespan_ns
-        return True
+        if self._best is None or played.makespan_ns < self._best_ns:
+            self._best, self._best_ns = tuple(chosen), played.makespan_ns
+        return played.makespan_ns
 
     def _conclude(self, bound_ns: int, cutoff_ns: int | None) -> Solution | Excluded:
         if self._best is None or (cutoff_ns is not None and self._best_ns > cutoff_ns):

@@ -5,13 +5,17 @@ All figures are exact integers: nanoseconds.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.cost.pipeline import PipelineProblem
-from planner.search.program import LARGEST_SUM, WorkLimits
+from planner.search.program import LARGEST_SUM, WorkLimits, solver_within
 from planner.search.rows import Integers, PathRows
 from planner.search.stage_points import StagePoint
+
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import CpSolver, IntVar
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,70 +46,94 @@ def point_lengths(problem: PipelineProblem, rows: PathRows, stage: int, point: S
     return lengths
 
 
-def cheapest_points(
-    problem: PipelineProblem,
-    points: Sequence[Sequence[StagePoint]],
-    rows: PathRows,
-    *,
-    at_least_ns: int,
-    within_ns: int,
-    hint: Sequence[StagePoint] | None,
-    limits: WorkLimits,
-) -> PointAnswer:
-    """Return the choice of one point per stage whose longest known path is shortest.
+class PointProgram:
+    """The program over one point per stage, each path at most ``within_ns`` long."""
 
-    Among equal lengths the one of fewest techniques is not looked for: points of a stage that
-    differ in techniques alone are dropped before.
-    """
-    from ortools.sat.python import cp_model
+    def __init__(
+        self,
+        problem: PipelineProblem,
+        points: Sequence[Sequence[StagePoint]],
+        rows: PathRows,
+        *,
+        at_least_ns: int,
+        within_ns: int,
+    ) -> None:
+        from ortools.sat.python.cp_model import CpModel
 
-    model = cp_model.CpModel()
-    step = model.new_int_var(min(at_least_ns, within_ns), within_ns, "step")
-    picks = [[model.new_bool_var("") for _ in own] for own in points]
-    # Every stage takes exactly one point, and together they hold every layer.
-    for own in picks:
-        model.add_exactly_one(own)
-    flat = [pick for own in picks for pick in own]
-    layers = [point.num_layers for own in points for point in own]
-    model.add(cp_model.LinearExpr.weighted_sum(flat, layers) == problem.num_layers)
-    lengths = np.concatenate(
-        [
-            np.array([point_lengths(problem, rows, stage, point) for point in own], dtype=np.int64).T
-            for stage, own in enumerate(points)
-        ],
-        axis=1,
-    )
-    assert int(lengths.sum(axis=1).max()) + within_ns < LARGEST_SUM
-    # The step is no shorter than any known path.
-    for row, constant in zip(lengths.tolist(), rows.constant_ns.tolist(), strict=True):
-        model.add(cp_model.LinearExpr.weighted_sum([*flat, step], [*row, -1]) <= -constant)
-    model.minimize(step)
-    if hint is not None:
-        for own, choices, hinted in zip(picks, points, hint, strict=True):
-            for pick, point in zip(own, choices, strict=True):
-                model.add_hint(pick, point == hinted)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = limits.num_workers
-    solver.parameters.random_seed = limits.seed
-    # Work, not wall clock: on a busy machine a clock stops earlier and gives another plan.
-    solver.parameters.max_deterministic_time = limits.deterministic_seconds
-    solver.parameters.max_time_in_seconds = max(limits.wall_clock_seconds, 0.0)
-    solver.parameters.linearization_level = 2
-    solver.parameters.symmetry_level = 0
-    status = solver.solve(model)
-    if status == cp_model.INFEASIBLE:
-        return PointAnswer(chosen=None, bound_ns=within_ns + 1, finished=True)
-    found = status in {cp_model.OPTIMAL, cp_model.FEASIBLE}
-    chosen = (
-        tuple(
-            next(point for pick, point in zip(own, choices, strict=True) if solver.boolean_value(pick))
-            for own, choices in zip(picks, points, strict=True)
+        self._problem, self._points = problem, points
+        self._at_least_ns, self._within_ns = at_least_ns, within_ns
+        self._model: CpModel = CpModel()
+        self._step_ns = self._model.new_int_var(min(at_least_ns, within_ns), within_ns, "step")
+        self._picks = [[self._model.new_bool_var("") for _ in own] for own in points]
+        self._flat = [pick for own in self._picks for pick in own]
+        # Every stage takes exactly one point, and together they hold every layer.
+        for own in self._picks:
+            self._model.add_exactly_one(own)
+        layers = [point.num_layers for own in points for point in own]
+        self._add_row(self._flat, layers, low=problem.num_layers, high=problem.num_layers)
+        self._add_paths(rows)
+
+    def _add_paths(self, rows: PathRows) -> None:
+        """State that the step is no shorter than any known path."""
+        by_stage = [
+            np.array([point_lengths(self._problem, rows, stage, point) for point in own], dtype=np.int64).T
+            for stage, own in enumerate(self._points)
+        ]
+        lengths = np.concatenate(by_stage, axis=1)
+        assert int(lengths.sum(axis=1).max()) + self._within_ns < LARGEST_SUM
+        for row, constant in zip(lengths.tolist(), rows.constant_ns.tolist(), strict=True):
+            self._add_row([*self._flat, self._step_ns], [*row, -1], low=-LARGEST_SUM, high=-constant)
+
+    def _add_row(self, variables: "Sequence[IntVar]", factors: Sequence[int], *, low: int, high: int) -> None:
+        from ortools.sat.python.cp_model import LinearExpr
+
+        self._model.add_linear_constraint(LinearExpr.weighted_sum(variables, factors), low, high)
+
+    def hint(self, chosen: Sequence[StagePoint]) -> None:
+        """Suggest a plan to start from."""
+        for picks, own, hinted in zip(self._picks, self._points, chosen, strict=True):
+            for pick, point in zip(picks, own, strict=True):
+                self._model.add_hint(pick, point == hinted)
+
+    def least_time(self, limits: WorkLimits) -> PointAnswer:
+        """Return the choice whose longest known path is shortest."""
+        self._model.minimize(self._step_ns)
+        return self._solve(limits)
+
+    def simplest(self, limits: WorkLimits) -> PointAnswer:
+        """Return the choice of fewest techniques; among those the most even one, fuller stages first."""
+        from ortools.sat.python.cp_model import LinearExpr
+
+        count, total = len(self._points), self._problem.num_layers
+        uneven_weight = count * total + 1
+        technique_weight = 2 * total * uneven_weight + 1
+        factors = [
+            point.techniques * technique_weight
+            + max(point.num_layers - -(-total // count), total // count - point.num_layers, 0) * uneven_weight
+            + stage * point.num_layers
+            for stage, own in enumerate(self._points)
+            for point in own
+        ]
+        assert sum(factors) < LARGEST_SUM
+        self._model.minimize(LinearExpr.weighted_sum(self._flat, factors))
+        return self._solve(limits)
+
+    def _solve(self, limits: WorkLimits) -> PointAnswer:
+        from ortools.sat.python import cp_model
+
+        solver = solver_within(limits)
+        status = solver.solve(self._model)
+        if status == cp_model.INFEASIBLE:
+            return PointAnswer(chosen=None, bound_ns=self._within_ns + 1, finished=True)
+        found = status in {cp_model.OPTIMAL, cp_model.FEASIBLE}
+        return PointAnswer(
+            chosen=self._read(solver) if found else None,
+            bound_ns=max(int(solver.best_objective_bound), self._at_least_ns),
+            finished=status == cp_model.OPTIMAL,
         )
-        if found
-        else None
-    )
-    return PointAnswer(
-        chosen=chosen,
-        bound_ns=max(int(solver.best_objective_bound), at_least_ns),
-        finished=status == cp_model.OPTIMAL,
-    )
+
+    def _read(self, solver: "CpSolver") -> tuple[StagePoint, ...]:
+        return tuple(
+            next(point for pick, point in zip(picks, own, strict=True) if solver.boolean_value(pick))
+            for picks, own in zip(self._picks, self._points, strict=True)
+        )

@@ -31,6 +31,23 @@ class WorkLimits:
     num_workers: int = 1
 
 
+def solver_within(limits: WorkLimits) -> "CpSolver":
+    """Return a solver that keeps to some limits, set for many long rows over few small choices."""
+    from ortools.sat.python.cp_model import CpSolver
+
+    solver = CpSolver()
+    solver.parameters.num_workers = limits.num_workers
+    solver.parameters.random_seed = limits.seed
+    # Work, not wall clock: on a busy machine a clock stops earlier and gives another plan.
+    solver.parameters.max_deterministic_time = limits.deterministic_seconds
+    solver.parameters.max_time_in_seconds = max(limits.wall_clock_seconds, 0.0)
+    # All rows in the linear relaxation: without it there is next to no bound.
+    solver.parameters.linearization_level = 2
+    solver.parameters.symmetry_level = 0
+    solver.parameters.cp_model_probing_level = 0
+    return solver
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
     """What a program says: a plan, None when there is none within its limits, and a proven bound.
@@ -267,16 +284,7 @@ class Program:
     def _solve(self, limits: WorkLimits) -> Answer:
         from ortools.sat.python import cp_model
 
-        solver = cp_model.CpSolver()
-        parameters = solver.parameters
-        parameters.num_workers = limits.num_workers
-        parameters.random_seed = limits.seed
-        # Work, not wall clock: on a busy machine a clock stops earlier and gives another plan.
-        parameters.max_deterministic_time = limits.deterministic_seconds
-        parameters.max_time_in_seconds = max(limits.wall_clock_seconds, 0.0)
-        parameters.linearization_level = 2
-        parameters.symmetry_level = 0
-        parameters.cp_model_probing_level = 0
+        solver = solver_within(limits)
         status = solver.solve(self._model)
         if status == cp_model.INFEASIBLE:
             return Answer(chosen=None, bound=0, finished=True)

@@ -5,14 +5,19 @@ Arrays are indexed [row, chunk], [row, chunk, option] or [stage row, chunk]; all
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost.critical_path import PathCounts
 from planner.cost.pipeline import FixedPart, PipelineProblem
+from planner.search.paths import stage_paths
 
 Integers = NDArray[np.int64]
+
+PATHS_PER_STAGE: Final = 3
+"""Known paths to start with: for each stage the longest few of those that stay there."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,6 +91,26 @@ def path_rows(problem: PipelineProblem, paths: Sequence[PathCounts]) -> PathRows
         relief_ns=np.zeros_like(layer),
         constant_ns=constant,
     )
+
+
+def first_rows(problem: PipelineProblem) -> PathRows:
+    """Return for each stage the few paths that are longest when layers are spread evenly."""
+    paths = [stage_paths(problem, stage) for stage in range(problem.shape.num_stages)]
+    rows = path_rows(problem, [path for own in paths for path in own])
+    count, option = problem.shape.num_chunks, problem.options[0]
+    share = problem.num_layers / count
+    lengths = rows.lengths_ns(
+        np.full(count, int(share * option.forward_ns)),
+        np.full(count, int(share * option.backward_ns)),
+        np.full(count, int(share)),
+    )
+    kept: list[int] = []
+    first = 0
+    for own in paths:
+        order = np.argsort(-lengths[first : first + len(own)], kind="stable")
+        kept += (first + order[:PATHS_PER_STAGE]).tolist()
+        first += len(own)
+    return rows.only(kept)
 
 
 def replayed_row(problem: PipelineProblem, path: PathCounts, layers: Sequence[int]) -> PathRows:
