@@ -130,6 +130,9 @@ class _Rounds:
 
     def _simplify(self, best: Sequence[Way]) -> None:
         """Replace the best plan by the simplest that is as fast: asked for and played until it is."""
+        has_choice = self._ways.only is None and any(way.techniques for way in best)
+        if not has_choice and len({way.num_layers for way in best}) == 1:
+            return  # nothing recomputed that need not be, and as even as can be
         box = self._narrow(self._best_ns)
         assert box is not None
         if self._ways.only is not None and (box.high - box.low).max() == 0:

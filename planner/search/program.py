@@ -3,14 +3,16 @@
 The one module that knows the solver. All figures are exact integers: nanoseconds and bytes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from planner.cost.pipeline import LayerOption, PipelineProblem
 from planner.search.box import Box
 from planner.search.memory_rows import memory_rows
-from planner.search.rows import PathRows
+from planner.search.rows import Integers, PathRows
 from planner.search.stage import TECHNIQUES, Way, Ways
 from planner.strategy import RecomputeMode
 
@@ -199,26 +201,36 @@ class Program:
 
     def add_paths(self, rows: PathRows) -> None:
         """State that the step takes at least as long as each path."""
-        for row in range(len(rows.constant_ns)):
-            terms = list(self._path(rows, row))
-            relief = [
-                relief
-                for relief, chunk in zip(rows.relief_ns[row].tolist(), self._chunks, strict=True)
-                if chunk.is_used is not None
-            ]
-            limit = sum(relief) - int(rows.constant_ns[row])
-            self._bound([*terms, _Term(self._step_ns, -1)], limit)
+        variables, weights = self._path_weights(rows)
+        may_be_empty = np.array([chunk.is_used is not None for chunk in self._chunks])
+        limits = rows.relief_ns[:, may_be_empty].sum(axis=1) - rows.constant_ns
+        for row, limit in zip(weights, limits.tolist(), strict=True):
+            places = row.nonzero()[0].tolist()
+            on_path = [*(variables[place] for place in places), self._step_ns]
+            self._add_row(on_path, [*row[places].tolist(), -1], low=None, high=limit)
 
-    def _path(self, rows: PathRows, row: int) -> Iterator[_Term]:
-        figures = (rows.forward[row], rows.backward[row], rows.layer_ns[row], rows.relief_ns[row])
-        for chunk, forward, backward, each, relief in zip(
-            self._chunks, *(figure.tolist() for figure in figures), strict=True
-        ):
-            yield _Term(chunk.layers, each)
-            yield _Term(chunk.forward.variable, forward * chunk.forward.factor)
-            yield _Term(chunk.backward.variable, backward * chunk.backward.factor)
-            if relief and chunk.is_used is not None:
-                yield _Term(chunk.is_used, relief)
+    def _path_weights(self, rows: PathRows) -> "tuple[list[IntVar], Integers]":
+        """Return the variables on paths and their weights on each: [row, variable].
+
+        What a chunk's layers add is a multiple of their number where it has no variable of its own.
+        """
+        variables = [chunk.layers for chunk in self._chunks]
+        layers = rows.layer_ns.copy()
+        apart: list[Integers] = []
+        for place, chunk in enumerate(self._chunks):
+            for term, passes in (
+                (chunk.forward, rows.forward[:, place]),
+                (chunk.backward, rows.backward[:, place]),
+            ):
+                if term.variable is chunk.layers:
+                    layers[:, place] += passes * term.factor
+                else:
+                    variables.append(term.variable)
+                    apart.append(passes * term.factor)
+            if chunk.is_used is not None:
+                variables.append(chunk.is_used)
+                apart.append(rows.relief_ns[:, place])
+        return variables, np.column_stack((layers, *apart))
 
     def _bound(self, terms: Sequence[_Term], limit: int) -> None:
         """Add ``terms <= limit``, the terms of one variable put together."""
