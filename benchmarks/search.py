@@ -8,7 +8,7 @@ from planner.cost.pipeline import FixedPart, LayerOption, PipelineProblem
 from planner.cost.schedules import PipelineShape
 from planner.search.master import Solution, solve
 from planner.search.point_master import solve_evenly
-from planner.search.program import WorkLimits
+from planner.search.solver import WorkLimits
 from planner.strategy import Recompute, RecomputeMode, ScheduleName
 
 GIB = 2**30

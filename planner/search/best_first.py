@@ -20,8 +20,8 @@ from planner.search.evening import evened
 from planner.search.master import Solution, solve
 from planner.search.meshes import Space, meshes, schedules, space_size, variants
 from planner.search.point_master import solve_evenly
-from planner.search.program import WorkLimits
 from planner.search.ranking import layout_rank
+from planner.search.solver import WorkLimits
 from planner.strategy import Batch, Layout, Mesh
 from planner.units import Seconds
 

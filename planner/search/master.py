@@ -16,8 +16,9 @@ from planner.search.bounds import lower_bound_ns
 from planner.search.box import Box, narrowed, whole_box
 from planner.search.capacity import most_layers
 from planner.search.incumbent import Incumbent, assignment_of
-from planner.search.program import Answer, Program, WorkLimits
+from planner.search.program import Answer, Program
 from planner.search.rows import first_rows, joined, replayed_row
+from planner.search.solver import WorkLimits
 from planner.search.stage import Way, Ways
 
 MISSES = 8

@@ -6,7 +6,7 @@ path may follow the first micro-batch down to the loss and back before the stage
 pass, and the last one after its last forward pass.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from planner.cost.critical_path import PathCounts
@@ -162,9 +162,3 @@ def _transfers_ns(problem: PipelineProblem, body: _Body) -> int:
     if not problem.transfer_blocks:
         return body.hops * problem.transfer_ns
     return (sum(body.forward[:-1]) + sum(body.backward[1:])) * problem.transfer_ns
-
-
-def longest(paths: Sequence[PathCounts], lengths_ns: Sequence[int], *, kept: int) -> list[PathCounts]:
-    """Return the ``kept`` longest of some paths under nominal lengths, longest first."""
-    order = sorted(range(len(paths)), key=lambda i: (-lengths_ns[i], i))
-    return [paths[i] for i in order[:kept]]

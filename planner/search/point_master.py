@@ -17,8 +17,8 @@ from planner.search.bounds import lower_bound_ns
 from planner.search.master import Excluded, Solution
 from planner.search.paths import stage_paths
 from planner.search.point_program import PointProgram, point_lengths
-from planner.search.program import WorkLimits
 from planner.search.rows import Integers, PathRows, joined, path_rows, replayed_row
+from planner.search.solver import WorkLimits
 from planner.search.stage_points import StagePoint, StagePoints
 
 LONGEST_STEP_NS: Final = 1 << 60

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.cost.pipeline import PipelineProblem
-from planner.search.program import LARGEST_SUM, WorkLimits, solver_within
 from planner.search.rows import Integers, PathRows
+from planner.search.solver import LARGEST_SUM, WorkLimits, solver_within
 from planner.search.stage_points import StagePoint
 
 if TYPE_CHECKING:

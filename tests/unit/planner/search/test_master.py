@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from planner.cost.pipeline import PipelineProblem, chunk_costs, stage_peak_bytes
 from planner.cost.replay import replay
 from planner.search.master import Excluded, Solution, serial_ns, solve
-from planner.search.program import WorkLimits
+from planner.search.solver import WorkLimits
 from planner.strategy import RecomputeMode
 from tests.unit.planner.search.oracle import best_plan, small_problems
 
