@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from planner.units import Flops
+from planner.units import Bytes, Flops
 from planner.workload.branches import Branch, BranchInput
+from planner.workload.cross_attention import CrossAttention
 from planner.workload.layers import DECODER, Cut, Split
 from planner.workload.operators import MemoryPass, Module, Operator
 from planner.workload.passes import Norm, norm_pass, residual_pass
@@ -103,6 +104,14 @@ class BlockLayer:
         tokens = self.stream.tokens(sequence_length)
         flops = (branch.forward_flops(tokens, memory_length=sequence_length) for branch in self.branches)
         return self.stream.sequences * sum(flops)
+
+    def output_bytes(self, cut: Cut) -> Bytes:
+        """Return the bytes of its output, and of the encoder's where a branch attends to that."""
+        own = self.stream.cut(cut)
+        reads_memory = any(isinstance(branch, CrossAttention) for branch in self.branches)
+        return own.activation_bytes(self.hidden) + (
+            cut.activation_bytes(self.hidden) if reads_memory else 0.0
+        )
 
     def operators(self, cut: Cut) -> tuple[Operator, ...]:
         """Return the operators of one micro-batch on one device, in forward order; none without images."""

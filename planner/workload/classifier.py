@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from planner.units import Flops
+from planner.units import Bytes, Flops
 from planner.workload.layers import HEAD, Cut, PlainLayer
 from planner.workload.operators import MatrixProduct, MemoryPass, Module, Operator, SavedTensor
 from planner.workload.sizes import require_flag, require_size
@@ -51,6 +51,10 @@ class ClassifierLayer(PlainLayer):
         return (
             2.0 * self.stream.sequences * vectors * self.hidden * (self.pooler * self.hidden + self.classes)
         )
+
+    def output_bytes(self, cut: Cut) -> Bytes:  # noqa: ARG002 - the Layer protocol
+        """Return none: the loss ends the chain."""
+        return 0.0
 
     def operators(self, cut: Cut) -> tuple[Operator, ...]:
         """Return the maps and the loss."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from planner.units import Flops
+from planner.units import Bytes, Flops
 from planner.workload.layers import EMBEDDING, Cut, PlainLayer
 from planner.workload.operators import MatrixProduct, MemoryPass, Module, Operator
 from planner.workload.passes import Norm, dropout_mask, norm_pass, replicated_product
@@ -66,6 +66,10 @@ class EmbeddingLayer(PlainLayer):
         """Return those of the matrix that widens the table: a look-up multiplies nothing."""
         tokens = self.stream.sequences * self.stream.tokens(sequence_length)
         return 2.0 * tokens * self._widening_weights
+
+    def output_bytes(self, cut: Cut) -> Bytes:
+        """Return the bytes of its output: the shard with sequence parallel."""
+        return self.stream.cut(cut).activation_bytes(self.hidden)
 
     def operators(self, cut: Cut) -> tuple[Operator, ...]:
         """Return look-up, sum over the tensor-parallel shards of the vocabulary, norm, dropout."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from planner.units import Flops
+from planner.units import Bytes, Flops
 from planner.workload.embedding import local_vocabulary
 from planner.workload.layers import HEAD, NORM, Cut, PlainLayer
 from planner.workload.operators import (
@@ -56,6 +56,10 @@ class NormLayer(PlainLayer):
         """Return none: matrix products alone count."""
         return 0.0
 
+    def output_bytes(self, cut: Cut) -> Bytes:
+        """Return the bytes of its output: the shard with sequence parallel."""
+        return self.stream.cut(cut).activation_bytes(self.hidden)
+
     def operators(self, cut: Cut) -> tuple[Operator, ...]:
         """Return the one pass; none without images."""
         own = self.stream.cut(cut)
@@ -99,6 +103,10 @@ class HeadLayer(PlainLayer):
         """Return 2 s h V, the vocabulary unpadded."""
         tokens = self.stream.sequences * self.stream.tokens(sequence_length)
         return 2.0 * tokens * self.hidden * self.vocabulary
+
+    def output_bytes(self, cut: Cut) -> Bytes:  # noqa: ARG002 - the Layer protocol
+        """Return none: the loss ends the chain."""
+        return 0.0
 
     def operators(self, cut: Cut) -> tuple[Operator, ...]:
         """Return logits of the device's part of the vocabulary, and the loss over all parts."""

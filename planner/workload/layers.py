@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Final, Protocol
 
 from planner.job import AttentionKind
-from planner.units import Flops
+from planner.units import Bytes, Flops
 from planner.workload.operators import Operator
 
 EMBEDDING: Final = "embedding"
@@ -56,6 +56,10 @@ class Cut:
     def sharded_tokens(self) -> int:
         """Tokens of the parts between tensor-parallel regions: b s / (c t) with sequence parallel."""
         return self.local_tokens // self.tensor_parallel if self.sequence_parallel else self.local_tokens
+
+    def activation_bytes(self, width: int) -> Bytes:
+        """Return the bytes of one activation between tensor-parallel regions, so many channels wide."""
+        return float(self.element_bytes * self.sharded_tokens * width)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,6 +121,10 @@ class Layer(Protocol):
 
     def operators(self, cut: Cut) -> Sequence[Operator]:
         """Return the operators of one micro-batch on one device, in forward order."""
+        ...
+
+    def output_bytes(self, cut: Cut) -> Bytes:
+        """Return the bytes that one device hands to the next layer for one micro-batch."""
         ...
 
     def forward_flops_per_sample(self, sequence_length: int) -> Flops:

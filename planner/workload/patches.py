@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from planner.units import Flops
+from planner.units import Bytes, Flops
 from planner.workload.layers import VISION, Cut, PlainLayer
 from planner.workload.operators import MatrixProduct, MemoryPass, Module, Operator, SavedTensor
 from planner.workload.passes import dropout_mask
@@ -52,6 +52,10 @@ class PatchLayer(PlainLayer):
     def forward_flops_per_sample(self, sequence_length: int) -> Flops:  # noqa: ARG002 - the Layer protocol
         """Return 2 per patch and weight of the kernel."""
         return 2.0 * self.stream.images * self.stream.patches * self.hidden * self._pixels
+
+    def output_bytes(self, cut: Cut) -> Bytes:
+        """Return the bytes of its output: the shard with sequence parallel."""
+        return self.stream.cut(cut).activation_bytes(self.hidden)
 
     def operators(self, cut: Cut) -> tuple[Operator, ...]:
         """Return the product and the pass that adds positions; none without images."""

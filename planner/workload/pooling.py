@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from planner.units import Flops
+from planner.units import Bytes, Flops
 from planner.workload.branches import BranchInput
 from planner.workload.layers import VISION, Cut, PlainLayer
 from planner.workload.mlp import Mlp
@@ -46,6 +46,10 @@ class AttentionPoolLayer(PlainLayer):
         maps = 2.0 * self.hidden**2 * (2 * tokens + 2)
         pairs = 4.0 * tokens * self.hidden
         return self.stream.images * (maps + pairs + self._mlp.forward_flops(1, memory_length=1))
+
+    def output_bytes(self, cut: Cut) -> Bytes:
+        """Return the bytes of one vector per image."""
+        return float(cut.element_bytes * cut.micro_batch_size * self.stream.images * self.hidden)
 
     def operators(self, cut: Cut) -> tuple[Operator, ...]:
         """Return the operators of one micro-batch on one device, in forward order; none without images."""

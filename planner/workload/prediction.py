@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from planner.units import Flops
+from planner.units import Bytes, Flops
 from planner.workload.block import BlockLayer
 from planner.workload.embedding import local_vocabulary
 from planner.workload.ends import HeadLayer
@@ -70,6 +70,10 @@ class PredictionLayer:
         own = 2.0 * sequence_length * 2 * self.hidden**2
         block = self.block.forward_flops_per_sample(sequence_length)
         return own + block + self._head.forward_flops_per_sample(sequence_length)
+
+    def output_bytes(self, cut: Cut) -> Bytes:
+        """Return the bytes of its output: the shard with sequence parallel."""
+        return self.block.output_bytes(cut)
 
     def operators(self, cut: Cut) -> tuple[Operator, ...]:
         """Return the operators of one micro-batch on one device, in forward order."""

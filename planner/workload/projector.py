@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-from planner.units import Flops
+from planner.units import Bytes, Flops
 from planner.workload.layers import PROJECTOR, Cut, PlainLayer
 from planner.workload.operators import MatrixProduct, MemoryPass, Module, Operator, SavedTensor
 from planner.workload.passes import Norm, norm_pass, replicated_product
@@ -63,6 +63,10 @@ class ProjectorLayer(PlainLayer):
         """Return 2 per token and weight."""
         tokens = self.stream.sequences * self.stream.tokens(sequence_length)
         return 2.0 * tokens * sum(inner * outer for inner, outer in pairwise(self.widths))
+
+    def output_bytes(self, cut: Cut) -> Bytes:
+        """Return the bytes of its output: the shard with sequence parallel."""
+        return self.stream.cut(cut).activation_bytes(self.widths[-1])
 
     def operators(self, cut: Cut) -> tuple[Operator, ...]:
         """Return the operators of one micro-batch on one device, in forward order; none without images."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from planner.units import Flops
+from planner.units import Bytes, Flops
 from planner.workload.block import Arrangement, BlockLayer
 from planner.workload.layers import DECODER, Cut, PlainLayer, Split
 from planner.workload.mlp import Mlp
@@ -100,6 +100,10 @@ class DecoderLayer(PlainLayer):
     def forward_flops_per_sample(self, sequence_length: int) -> Flops:
         """Return 2 s per weight, and 4 a d per pair that the mask leaves: s^2 / 2 without a window."""
         return self.block.forward_flops_per_sample(sequence_length)
+
+    def output_bytes(self, cut: Cut) -> Bytes:
+        """Return the bytes of its output: the shard with sequence parallel."""
+        return cut.activation_bytes(self.hidden)
 
     def operators(self, cut: Cut) -> tuple[Operator, ...]:
         """Return the operators of one micro-batch on one device, in forward order."""
