@@ -1,6 +1,7 @@
 """Kernel times of one device: matrix products, attention, memory-bound passes, the optimizer."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from planner.cluster import Device
@@ -58,7 +59,9 @@ class KernelCosts:
         known = self._answers.get((op, phase))
         if known is None:
             shape = phase_shape(op, phase)
-            if not op.has_weights:
+            if op.repeats > 1:
+                known = self._repeated_product(op, phase)
+            elif not op.has_weights:
                 known = self._batch(shape, op.count)
             elif op.count == 1:
                 known = self._product(shape, phase)
@@ -77,7 +80,7 @@ class KernelCosts:
     def memory_pass(self, op: MemoryPass, *, phase: Phase) -> Estimate:
         """Return the time of a memory-bound pass, forward or backward."""
         moved = op.forward_bytes if phase is Phase.FORWARD else op.backward_bytes
-        return self._memory.estimate(op.kind, moved, phase=phase)
+        return self._memory.estimate(op.kind, moved, phase=phase).scaled(op.repeats)
 
     def optimizer_step(self, num_parameters: float, bytes_per_parameter: Bytes) -> Estimate:
         """Return the time of the optimizer over ``num_parameters``, each moving so many bytes."""
@@ -102,6 +105,12 @@ class KernelCosts:
         """Return the time of ``groups`` products C[m, n] = A[m, k] B[k, n], or of their gradients."""
         op = MatrixProduct(name="grouped", module=Module.MOE, rows=m, columns=n, inner=k, count=groups)
         return self.matrix_product(op, phase=phase)
+
+    def _repeated_product(self, op: MatrixProduct, phase: Phase) -> Estimate:
+        """Return products one after the other; the weight gradient of all of them is one product."""
+        if phase is Phase.WEIGHT_GRADIENT:
+            return self.matrix_product(replace(op, rows=op.rows * op.repeats, repeats=1), phase=phase)
+        return self.matrix_product(replace(op, repeats=1), phase=phase).scaled(op.repeats)
 
     def _grouped_product(self, op: MatrixProduct, phase: Phase) -> Estimate:
         shape = (op.count, op.rows, op.columns, op.inner)

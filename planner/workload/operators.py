@@ -27,6 +27,10 @@ class Module(StrEnum):
     ATTENTION = "attention"
     LATENT_PROJECTION = "latent_projection"
     MIXER = "mixer"
+    CONVOLUTION = "convolution"
+    RECURRENCE = "recurrence"
+    TABLES = "tables"
+    INTERACTION = "interaction"
     MLP = "mlp"
     MOE = "moe"
     MOE_ACTIVATION = "moe_activation"
@@ -70,7 +74,10 @@ class MatrixProduct:
     With ``has_weights`` B is a parameter: backward is an input gradient [rows, columns] x
     [columns, inner] and a weight gradient [columns, rows] x [rows, inner]. Without, both operands
     are activations and both gradients are products of the same size (the unfused attention core).
-    With weights and a ``count`` above one it is a grouped product: one matrix per expert.
+    With weights and a ``count`` above one it is a grouped product: one matrix per expert, or per group
+    of a convolution's channels. ``repeats`` products with the same weights follow one another, each
+    waiting for the one before (the steps of a recurrence); their weight gradient is one product.
+    ``input_elements`` are those of A where its rows overlap, as the windows of a convolution do.
     """
 
     name: str
@@ -79,7 +86,9 @@ class MatrixProduct:
     columns: int
     inner: int
     count: int = 1
+    repeats: int = 1
     has_weights: bool = True
+    input_elements: int | None = None
     saved: Saved = ()
 
     @property
@@ -90,7 +99,14 @@ class MatrixProduct:
     @property
     def forward_flops(self) -> Flops:
         """Two FLOP per multiply-add."""
-        return 2.0 * self.count * self.rows * self.columns * self.inner
+        return 2.0 * self.count * self.repeats * self.rows * self.columns * self.inner
+
+    @property
+    def gradient_elements(self) -> int:
+        """Elements of the gradients of its output and of its input."""
+        rows = self.count * self.repeats * self.rows
+        inputs = rows * self.inner if self.input_elements is None else self.input_elements
+        return rows * self.columns + inputs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,7 +153,9 @@ class AttentionCore:
 class MemoryPass:
     """A pass bound by memory bandwidth: norm, activation, dropout, softmax, loss.
 
-    ``kind`` names the measured kernel that it resembles; bytes are read plus written.
+    ``kind`` names the measured kernel that it resembles; bytes are read plus written. A depth-wise
+    convolution also has ``forward_flops`` that count as useful. ``repeats`` passes of so many bytes
+    follow one another, each waiting for the one before.
     """
 
     name: str
@@ -145,6 +163,8 @@ class MemoryPass:
     kind: str
     forward_bytes: Bytes
     backward_bytes: Bytes
+    forward_flops: Flops = 0.0
+    repeats: int = 1
     saved: Saved = ()
 
     @property

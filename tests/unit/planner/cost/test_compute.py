@@ -1,6 +1,7 @@
 import itertools
 import math
 import time
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -345,6 +346,23 @@ def test_gradients_are_products_of_the_transposed_shapes() -> None:
     }
     with pytest.raises(ValueError, match="no phase"):
         phase_shape(op, Phase.OPTIMIZER)
+
+
+def test_steps_that_wait_for_one_another_take_as_long_as_each_but_for_their_weight_gradient() -> None:
+    kernels, step = costs("A100-SXM4-80GB"), product(32, 4096, 1024)
+    steps = replace(step, repeats=64)
+    for phase in (Phase.FORWARD, Phase.INPUT_GRADIENT):
+        each = kernels.matrix_product(step, phase=phase).seconds
+        assert kernels.matrix_product(steps, phase=phase).seconds == pytest.approx(64 * each)
+    together = kernels.matrix_product(product(64 * 32, 4096, 1024), phase=Phase.WEIGHT_GRADIENT)
+    assert kernels.matrix_product(steps, phase=Phase.WEIGHT_GRADIENT) == together
+
+
+def test_passes_that_wait_for_one_another_take_as_long_as_each() -> None:
+    kernels, step = costs("A100-SXM4-80GB"), memory_pass(1e5)
+    each = kernels.memory_pass(step, phase=Phase.FORWARD).seconds
+    steps = kernels.memory_pass(replace(step, repeats=64), phase=Phase.FORWARD)
+    assert steps.seconds == pytest.approx(64 * each)
 
 
 @pytest.mark.parametrize("device", MEASURED)

@@ -38,3 +38,17 @@ def test_saved_bytes_are_the_sum_of_the_saved_tensors() -> None:
         name="m", module=Module.NORM, kind="add", forward_bytes=1, backward_bytes=1, saved=SAVED
     )
     assert product.saved_bytes == memory.saved_bytes == core(causal=True).saved_bytes == 15
+
+
+def test_products_one_after_the_other_cost_as_much_as_each() -> None:
+    step = MatrixProduct(name="p", module=Module.RECURRENCE, rows=3, columns=5, inner=7)
+    steps = MatrixProduct(name="p", module=Module.RECURRENCE, rows=3, columns=5, inner=7, repeats=11)
+    assert steps.forward_flops == 11 * step.forward_flops
+    assert steps.gradient_elements == 11 * step.gradient_elements == 11 * 3 * (5 + 7)
+
+
+def test_rows_that_overlap_have_a_gradient_as_large_as_the_input() -> None:
+    windows = MatrixProduct(
+        name="p", module=Module.CONVOLUTION, rows=64, columns=5, inner=27, input_elements=3 * 64
+    )
+    assert windows.gradient_elements == 64 * 5 + 3 * 64
