@@ -5,11 +5,21 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from api.schemas.branches import BranchDocument
-from api.schemas.document import EXPERIMENTAL, Flag, InputDocument, LayerCount, Name, Share, one_of
-from api.schemas.sizes import KnownNorm, Size, SizeOrNone
+from api.schemas.document import (
+    EXPERIMENTAL,
+    Flag,
+    InputDocument,
+    LayerCount,
+    Name,
+    Share,
+    WholeNumber,
+    one_of,
+)
+from api.schemas.sizes import Extent, KnownNorm, Size, SizeOrNone
 from planner.workload.block import Arrangement
 from planner.workload.layers import DECODER, PROJECTOR, VISION
 from planner.workload.passes import Norm
+from planner.workload.traced import SampleDim
 
 KnownArrangement = Annotated[Arrangement, one_of(Arrangement)]
 
@@ -179,6 +189,89 @@ class ClassifierLayerDocument(InputDocument):
     stream: StreamDocument | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
 
 
+class VolumeDocument(InputDocument):
+    """Data of one sample, and with ``fixed`` of a micro-batch however many samples it has.
+
+    ``elements`` are as wide as activations, ``bytes`` have a width of their own.
+    """
+
+    elements: Extent = 0
+    bytes: Extent = 0
+    fixed_elements: Extent = 0
+    fixed_bytes: Extent = 0
+
+
+class TracedOperatorDocument(InputDocument):
+    """What all traced operators have: ``repeat`` of them run, each saves so much for backward."""
+
+    name: Name
+    repeat: Annotated[int, WholeNumber, Field(ge=1, le=10**5)] = 1
+    saved: VolumeDocument | None = None
+
+
+class TracedProductDocument(TracedOperatorDocument):
+    """``count`` products of rows x inner and inner x columns; ``grows`` is the dimension of one sample."""
+
+    type: Literal["product"]
+    rows: Size
+    columns: Size
+    inner: Size
+    count: Size = 1
+    steps: Annotated[int, WholeNumber, Field(ge=1, le=10**5)] = Field(
+        default=1, description="Times that each runs with the same weights, one after the other."
+    )
+    grows: Annotated[SampleDim, one_of(SampleDim)] = SampleDim.ROWS
+    has_weights: Flag = True
+    has_input_gradient: Flag = True
+    input_elements: Size | None = Field(default=None, description="Of a convolution, whose windows overlap.")
+
+
+class TracedAttentionDocument(TracedOperatorDocument):
+    """A fused attention core over ``batch`` sequences of one sample."""
+
+    type: Literal["attention_core"]
+    query_length: Size
+    key_length: Size
+    heads: Size
+    kv_heads: Size
+    head_dim: Size
+    value_dim: Size
+    causal: Flag
+    batch: Size = 1
+
+
+class TracedPassDocument(TracedOperatorDocument):
+    """What a pass reads and writes; ``resembles`` is the measured kernel that it is priced as."""
+
+    type: Literal["pass"]
+    resembles: Name
+    forward: VolumeDocument | None = None
+    backward: VolumeDocument | None = None
+    flops: Extent = Field(default=0, description="Useful FLOP of one sample: depth-wise convolutions.")
+
+
+TracedDocument = Annotated[
+    TracedProductDocument | TracedAttentionDocument | TracedPassDocument, Field(discriminator="type")
+]
+
+
+class TracedLayerDocument(InputDocument):
+    """Equal parts of a module in a row, by the operators that a tracer saw; a plan calls them by ``role``."""
+
+    kind: Literal["traced"]
+    count: LayerCount = 1
+    operators_of_sample: Annotated[tuple[TracedDocument, ...], Field(min_length=1, max_length=10**5)]
+    parameters: Extent = 0
+    role: Name = "traced"
+    buffers: Extent = Field(default=0, description="Numbers that are kept and not trained.")
+    tied_parameters: Extent = Field(default=0, description="Parameters that a layer before it owns.")
+    output: VolumeDocument | None = Field(default=None, description="What layers after it are handed.")
+    saved_input: VolumeDocument | None = Field(default=None, description="What it saves of its inputs.")
+    other_input: VolumeDocument | None = Field(
+        default=None, description="What has to be kept besides to run the layer a second time."
+    )
+
+
 LayerDocument = Annotated[
     EmbeddingLayerDocument
     | DecoderLayerDocument
@@ -189,6 +282,7 @@ LayerDocument = Annotated[
     | PredictionLayerDocument
     | NormLayerDocument
     | HeadLayerDocument
-    | ClassifierLayerDocument,
+    | ClassifierLayerDocument
+    | TracedLayerDocument,
     Field(discriminator="kind"),
 ]

@@ -1,7 +1,8 @@
 """The planner's own chain document: ``{"layers": [{"kind": ..., "count": ..., fields}, ...]}``, both ways.
 
 The fields of an entry are those of the layer of its kind; what a layer has a default for may be left out.
-A ``block`` is made of ``branches``, each with its ``type`` and the fields of that.
+A ``block`` is made of ``branches``, each with its ``type`` and the fields of that, a ``traced`` layer of
+operators likewise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from planner.workload.pooling import AttentionPoolLayer
 from planner.workload.prediction import PredictionLayer
 from planner.workload.projector import ProjectorLayer
 from planner.workload.sizes import MAX_COUNT, UnfitValue, require_size, shown
+from planner.workload.traced import TracedLayer
 from planner.workload.transformer import DecoderLayer
 
 AnyLayer = (
@@ -34,6 +36,7 @@ AnyLayer = (
     | NormLayer
     | HeadLayer
     | ClassifierLayer
+    | TracedLayer
 )
 
 LAYERS: Final[Mapping[str, type[AnyLayer]]] = {
@@ -47,6 +50,7 @@ LAYERS: Final[Mapping[str, type[AnyLayer]]] = {
     "norm": NormLayer,
     "head": HeadLayer,
     "classifier": ClassifierLayer,
+    "traced": TracedLayer,
 }
 """The layer that an entry describes; what a plan calls it is the layer's own kind, often its ``role``."""
 

@@ -11,6 +11,7 @@ from planner.workload.layers import EMBEDDING, HEAD, NORM, PROJECTOR, VISION, La
 from planner.workload.patches import PatchLayer
 from planner.workload.projector import ProjectorLayer
 from planner.workload.streams import ImageStream
+from planner.workload.traced import TracedLayer
 from planner.workload.transformer import DecoderLayer
 
 Complaint = tuple[str, str]
@@ -25,8 +26,8 @@ def check_chain(runs: Sequence[LayerRun], *, pointer: str) -> None:
 
 
 def _has_a_repeated_layer(runs: Sequence[LayerRun]) -> Iterable[Complaint]:
-    if not any(isinstance(run.layer, DecoderLayer | BlockLayer) for run in runs):
-        yield "", "the chain needs a layer of kind decoder or block"
+    if not any(isinstance(run.layer, DecoderLayer | BlockLayer | TracedLayer) for run in runs):
+        yield "", "the chain needs a layer of kind decoder, block or traced"
 
 
 def _ends_stand_at_the_ends(runs: Sequence[LayerRun]) -> Iterable[Complaint]:
@@ -50,7 +51,7 @@ BEFORE_TEXT: Final = frozenset({VISION, PROJECTOR, NORM})
 
 
 def _widths_agree(runs: Sequence[LayerRun]) -> Iterable[Complaint]:
-    """Every layer reads as many channels as the one before it writes; what joins images is free to differ."""
+    """Every layer reads as many channels as the one before writes; images and traced layers are free."""
     written: int | None = None
     for index, run in enumerate(runs):
         layer = run.layer
@@ -59,6 +60,9 @@ def _widths_agree(runs: Sequence[LayerRun]) -> Iterable[Complaint]:
                 message = f"widths ({layer.widths[0]}, ...) must begin with {written}"
                 yield f"/{index}/widths", message
             written = layer.widths[-1]
+            continue
+        if isinstance(layer, TracedLayer):
+            written = None
             continue
         width = int(getattr(layer, "hidden"))  # noqa: B009 - every other layer has it
         is_start = isinstance(layer, EmbeddingLayer) and not layer.shared

@@ -23,6 +23,15 @@ from planner.workload.self_attention import SelfAttention
 from planner.workload.sizes import UnfitValue, shown
 from planner.workload.state_space import StateSpace
 from planner.workload.streams import JOB, ImageStream, Stream, TextStream
+from planner.workload.traced import (
+    EMPTY,
+    SampleDim,
+    TracedAttention,
+    TracedOperator,
+    TracedPass,
+    TracedProduct,
+    Volume,
+)
 
 Thing = TypeVar("Thing")
 
@@ -40,6 +49,13 @@ BRANCHES: Final[Mapping[str, type[Branch]]] = {
 
 STREAMS: Final[Mapping[str, type[Stream]]] = {"text": TextStream, "images": ImageStream}
 """The stream of each type."""
+
+OPERATORS: Final[Mapping[str, type[TracedOperator]]] = {
+    "product": TracedProduct,
+    "attention_core": TracedAttention,
+    "pass": TracedPass,
+}
+"""The traced operator of each type."""
 
 
 def read_fields(thing: type[Thing], given: Mapping[str, object], *, what: str, pointer: str) -> Thing:
@@ -72,13 +88,13 @@ def written_fields(thing: object) -> dict[str, object]:
 
 
 def _written(value: object) -> object:
-    if value == JOB:
+    if value in (JOB, EMPTY):
         return None
     if isinstance(value, tuple):
         return [_written(part) for part in value]
-    if isinstance(value, BlockLayer):
+    if isinstance(value, BlockLayer | Volume):
         return written_fields(value)
-    for name, thing in {**BRANCHES, **STREAMS}.items():
+    for name, thing in {**BRANCHES, **STREAMS, **OPERATORS}.items():
         if type(value) is thing:
             return {"type": name, **written_fields(value)}
     return value
@@ -103,12 +119,24 @@ def _word(words: type[StrEnum], value: object, pointer: str) -> Any:  # noqa: AN
 
 
 def _branches(value: object, pointer: str) -> tuple[Branch, ...]:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        raise InvalidRequest(f"branches ({shown(value)}) must be a list", pointer=pointer)
     return tuple(
         _typed(BRANCHES, branch, what="branch", pointer=f"{pointer}/{place}")
-        for place, branch in enumerate(value)
+        for place, branch in enumerate(_list(value, pointer))
     )
+
+
+def _operators(value: object, pointer: str) -> tuple[TracedOperator, ...]:
+    return tuple(
+        _typed(OPERATORS, operator, what="traced operator", pointer=f"{pointer}/{place}")
+        for place, operator in enumerate(_list(value, pointer))
+    )
+
+
+def _list(value: object, pointer: str) -> Sequence[object]:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        name = pointer.rsplit("/", 1)[-1]
+        raise InvalidRequest(f"{name} ({shown(value)}) must be a list", pointer=pointer)
+    return value
 
 
 def _stream(value: object, pointer: str) -> Stream:
@@ -139,9 +167,15 @@ def _block(value: object, pointer: str) -> BlockLayer:
 
 
 def _widths(value: object, pointer: str) -> tuple[object, ...]:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        raise InvalidRequest(f"widths ({shown(value)}) must be a list", pointer=pointer)
-    return tuple(value)
+    return tuple(_list(value, pointer))
+
+
+def _volume(value: object, pointer: str) -> Volume:
+    if value is None:
+        return EMPTY
+    if not isinstance(value, Mapping):
+        raise InvalidRequest(f"a volume must be an object, not {shown(value)}", pointer=pointer)
+    return read_fields(Volume, value, what="a volume", pointer=pointer)
 
 
 READERS: Final[Mapping[str, Callable[[object, str], object]]] = {
@@ -152,5 +186,8 @@ READERS: Final[Mapping[str, Callable[[object, str], object]]] = {
     "branches": _branches,
     "block": _block,
     "stream": _stream,
+    "operators_of_sample": _operators,
+    "grows": lambda value, pointer: _word(SampleDim, value, pointer),
+    **dict.fromkeys(("output", "saved_input", "other_input", "saved", "forward", "backward"), _volume),
 }
 """How to read the fields that are no plain numbers or switches."""

@@ -39,6 +39,7 @@ class Module(StrEnum):
     RESIDUAL = "residual"
     EMBEDDING = "embedding"
     HEAD = "head"
+    TRACED = "traced"
 
 
 class Collective(StrEnum):
@@ -56,12 +57,14 @@ class Collective(StrEnum):
 class SavedTensor:
     """A tensor that an operator saves for its backward pass.
 
-    ``made_by`` is the module whose recomputation makes the tensor again; None is the layer's input.
+    ``made_by`` is the module whose recomputation makes the tensor again; None is the layer's input. One
+    that is kept ``only_to_rerun`` its user is not there where that does not run again.
     """
 
     name: str
     size_bytes: Bytes
     made_by: Module | None
+    only_to_rerun: bool = False
 
 
 Saved = tuple[SavedTensor, ...]
@@ -77,7 +80,8 @@ class MatrixProduct:
     With weights and a ``count`` above one it is a grouped product: one matrix per expert, or per group
     of a convolution's channels. ``repeats`` products with the same weights follow one another, each
     waiting for the one before (the steps of a recurrence); their weight gradient is one product.
-    ``input_elements`` are those of A where its rows overlap, as the windows of a convolution do.
+    ``input_elements`` are those of A where its rows overlap, as the windows of a convolution do. Without
+    ``has_input_gradient`` nothing before it is trained: backward is the weight gradient alone.
     """
 
     name: str
@@ -88,7 +92,11 @@ class MatrixProduct:
     count: int = 1
     repeats: int = 1
     has_weights: bool = True
+    has_input_gradient: bool = True
     input_elements: int | None = None
+    trains: bool = True
+    dequantized: bool = False
+    forward_only: bool = False
     saved: Saved = ()
 
     @property
@@ -130,6 +138,7 @@ class AttentionCore:
     causal: bool
     window: int | None = None
     chunk: int | None = None
+    forward_only: bool = False
     saved: Saved = ()
 
     @property
@@ -165,6 +174,7 @@ class MemoryPass:
     backward_bytes: Bytes
     forward_flops: Flops = 0.0
     repeats: int = 1
+    forward_only: bool = False
     saved: Saved = ()
 
     @property
@@ -191,6 +201,7 @@ class CollectivePass:
     partner: str | None = None
     hidden_behind: Phase | None = None
     count: int = 1
+    forward_only: bool = False
 
 
 def mask_share(length: int, *, causal: bool, window: int | None = None, chunk: int | None = None) -> float:

@@ -60,6 +60,8 @@ def with_parts(recompute: Collection[Module]) -> frozenset[Module]:
 
 
 def _is_freed(tensor: SavedTensor, *, user: Module, recompute: Collection[Module]) -> bool:
+    if tensor.only_to_rerun:
+        return user not in recompute
     is_made_again = tensor.made_by is not None and tensor.made_by in recompute
     return is_made_again and (user in recompute or tensor.made_by in OUTPUT_DISCARDING)
 

@@ -8,13 +8,14 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from api.schemas.branches import BranchDocument
-from api.schemas.layers import LayerDocument, StreamDocument
+from api.schemas.layers import LayerDocument, StreamDocument, TracedDocument, VolumeDocument
 from api.schemas.model import ModelDocument
 from planner.workload.chain import LAYERS, layers_document
 from planner.workload.huggingface import FAMILIES, workload_from_config
-from planner.workload.layer_fields import BRANCHES, STREAMS
+from planner.workload.layer_fields import BRANCHES, OPERATORS, STREAMS
 from planner.workload.presets import preset_names, preset_workload
 from planner.workload.streams import JOB
+from planner.workload.traced import EMPTY, Volume
 
 
 def documents(union: object, key: str) -> Mapping[str, type[BaseModel]]:
@@ -28,6 +29,8 @@ PARTS: list[tuple[type[object], type[BaseModel]]] = [
     *((LAYERS[kind], LAYER_DOCUMENTS[kind]) for kind in sorted(LAYERS)),
     *((BRANCHES[kind], documents(BranchDocument, "type")[kind]) for kind in sorted(BRANCHES)),
     *((STREAMS[kind], documents(StreamDocument, "type")[kind]) for kind in sorted(STREAMS)),
+    *((OPERATORS[kind], documents(TracedDocument, "type")[kind]) for kind in sorted(OPERATORS)),
+    (Volume, VolumeDocument),
 ]
 
 
@@ -35,6 +38,7 @@ def test_every_kind_of_layer_has_a_document() -> None:
     assert LAYER_DOCUMENTS.keys() == LAYERS.keys()
     assert documents(BranchDocument, "type").keys() == BRANCHES.keys()
     assert documents(StreamDocument, "type").keys() == STREAMS.keys()
+    assert documents(TracedDocument, "type").keys() == OPERATORS.keys()
     schema = TypeAdapter(LayerDocument).json_schema()
     assert schema["discriminator"]["mapping"].keys() == LAYERS.keys()
 
@@ -44,13 +48,13 @@ def test_documents_have_the_fields_and_defaults_of_what_they_describe(
     thing: type[object], document: type[BaseModel]
 ) -> None:
     own = {
-        field.name: None if field.default == JOB else field.default
+        field.name: None if field.default in (JOB, EMPTY) else field.default
         for field in fields(thing)  # type: ignore[arg-type]  # every one is a dataclass
     }
     written = {
         name: MISSING if field.is_required() else field.default
         for name, field in document.model_fields.items()
-        if name not in {"kind", "count", "type"}
+        if name not in {"kind", "count", "type"} - own.keys()
     }
     assert written == own
 

@@ -223,6 +223,9 @@ class ForeignLayer(PlainLayer):
     def operators(self, cut: Cut) -> tuple[Operator, ...]:
         return NormLayer(hidden=8).operators(cut)
 
+    def output_bytes(self, cut: Cut) -> float:
+        return cut.activation_bytes(8)
+
     def forward_flops_per_sample(self, sequence_length: int) -> float:
         return 0.0 * sequence_length
 

@@ -14,6 +14,7 @@ from planner.workload.layers import Cut, Layer
 from planner.workload.operators import AttentionCore, CollectivePass, MatrixProduct, MemoryPass, Phase
 from planner.workload.presets import preset_names, preset_workload
 from planner.workload.recomputation import WHOLE_LAYER, recomputed_operators, saved_bytes
+from planner.workload.traced import SampleDim, TracedLayer, TracedPass, TracedProduct, Volume
 
 CUT = Cut(micro_batch_size=2, sequence_length=1024)
 REPEATED = {"decoder", "encoder", "vision"}
@@ -37,9 +38,23 @@ def splits_evenly(layer: Layer, cut: Cut) -> bool:
     return all(split.allows(getattr(cut, split.axis)) for split in layer.splits)
 
 
+TRACED = TracedLayer(
+    operators_of_sample=(
+        TracedProduct(name="product", rows=196, columns=64, inner=576, repeat=2, saved=Volume(elements=9)),
+        TracedProduct(name="step", rows=1, columns=8, inner=8, steps=3, grows=SampleDim.COLUMNS),
+        TracedPass(
+            name="norm", resembles="layer_norm", forward=Volume(bytes=8), backward=Volume(fixed_bytes=8)
+        ),
+    ),
+    parameters=600,
+    saved_input=Volume(elements=7),
+)
 LAYERS = [
-    pytest.param(layer, id=f"{family}-{place}-{layer.kind}")
-    for place, (family, layer) in enumerate(layers_of_families())
+    *(
+        pytest.param(layer, id=f"{family}-{place}-{layer.kind}")
+        for place, (family, layer) in enumerate(layers_of_families())
+    ),
+    pytest.param(TRACED, id="traced"),
 ]
 CUTS = st.builds(
     Cut,
