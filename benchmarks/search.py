@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from planner.cost.pipeline import FixedPart, LayerOption, PipelineProblem
+from planner.cost.pipeline import FixedPart, LayerClass, LayerOption, PipelineProblem
 from planner.cost.schedules import PipelineShape
 from planner.search.master import Solution, solve
 from planner.search.point_master import solve_evenly
@@ -58,12 +58,16 @@ class Case:
                 virtual_stages=self.virtual_stages,
                 num_micro_batches=self.micro_batches,
             ),
-            num_layers=self.layers,
-            options=OPTIONS[: self.num_options],
-            static_bytes=1_000_000_000,
-            optimizer_ns=1_200_000,
-            gather_ns=3_100_000,
-            reduce_ns=6_200_000,
+            classes=(
+                LayerClass(
+                    options=OPTIONS[: self.num_options],
+                    static_bytes=1_000_000_000,
+                    optimizer_ns=1_200_000,
+                    gather_ns=3_100_000,
+                    reduce_ns=6_200_000,
+                ),
+            ),
+            sequence=(0,) * self.layers,
             every=FixedPart(forward_ns=100_000, backward_ns=100_000),
             first=FixedPart(
                 forward_ns=120_011, backward_ns=90_007, static_bytes=800_000_000, optimizer_ns=900_000

@@ -1,20 +1,15 @@
-"""Plans in and out of the planner's own terms: a layout and how many layers each chunk runs how."""
+"""The flat short form of a plan expanded: a layout, the framework's defaults filled in, and its layers."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
-from planner.cost.geometry import stage_devices
 from planner.cost.pipeline import Assignment
-from planner.errors import InvalidRequest
 from planner.framework import Framework
 from planner.legality import Setting, divisors, nearest_values
 from planner.strategy import (
     Batch,
-    Chunk,
-    DeviceRange,
-    LayerOffload,
-    LayerRange,
     Layout,
     Mesh,
     Recompute,
@@ -23,14 +18,10 @@ from planner.strategy import (
     ScheduleName,
     Sharding,
     ShortPlan,
-    Stage,
-    StagePlacement,
-    TrainingPlan,
     Violation,
     ZeroStage,
 )
-
-RECOMPUTE_ORDER = (RecomputeMode.NONE, RecomputeMode.SELECTIVE, RecomputeMode.FULL)
+from planner.workload.body import Body
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,8 +70,15 @@ def expand_short_plan(short: ShortPlan, setting: Setting) -> FixedPlan:
         recompute=(with_modules(short.recompute or Recompute(), setting.framework),),
     )
     layers, violations = _short_layers(short, layout, setting)
-    assignment = tuple((count,) for count in layers) if layers else None
+    assignment = in_classes(layers, setting.body) if layers else None
     return FixedPlan(layout=layout, assignment=assignment, violations=violations)
+
+
+def in_classes(layers: Sequence[int], body: Body) -> Assignment:
+    """Return so many layers per chunk by class, where every layer has one way to run."""
+    ends = list(accumulate(layers, initial=0))
+    found = (Counter(body.sequence[start:end]) for start, end in pairwise(ends))
+    return tuple(tuple(counts[number] for number, _ in enumerate(body.classes)) for counts in found)
 
 
 def with_modules(recompute: Recompute, framework: Framework) -> Recompute:
@@ -183,179 +181,3 @@ def _given_layers(
         return tuple(given), ()
     per_stage = [even_split(count, turns) for count in given]
     return tuple(per_stage[stage][turn] for turn in range(turns) for stage in range(stages)), ()
-
-
-def read_full_plan(plan: TrainingPlan, setting: Setting) -> FixedPlan:
-    """Return what a full plan means; layers that are missing, repeated or misplaced are violations."""
-    _refuse_unpriced(plan)
-    options = _recompute_options(plan, setting.framework)
-    layout = Layout(
-        mesh=plan.mesh,
-        batch=plan.batch,
-        schedule=plan.schedule,
-        sharding=plan.sharding,
-        recompute=options,
-    )
-    violations = tuple(_chain_violations(plan, setting))
-    if violations:
-        return FixedPlan(layout=layout, assignment=None, violations=violations)
-    assignment = tuple(
-        tuple(
-            sum(
-                layers.count
-                for layers in chunk.layers
-                if layers.kind == "decoder" and with_modules(layers.recompute, setting.framework) == option
-            )
-            for option in options
-        )
-        for chunk in _chunks_in_order(plan)
-    )
-    return FixedPlan(layout=layout, assignment=assignment)
-
-
-def _chunks_in_order(plan: TrainingPlan) -> list[Chunk]:
-    placed = [(chunk.virtual_stage, stage.stage, chunk) for stage in plan.stages for chunk in stage.chunks]
-    return [chunk for _, _, chunk in sorted(placed, key=lambda entry: entry[:2])]
-
-
-def _recompute_options(plan: TrainingPlan, framework: Framework) -> tuple[Recompute, ...]:
-    found = {
-        with_modules(layers.recompute, framework)
-        for stage in plan.stages
-        for chunk in stage.chunks
-        for layers in chunk.layers
-        if layers.kind == "decoder"
-    }
-    ranked = sorted(found, key=lambda option: (RECOMPUTE_ORDER.index(option.mode), option.modules))
-    return tuple(ranked) or (Recompute(),)
-
-
-def _refuse_unpriced(plan: TrainingPlan) -> None:
-    """Refuse what the plan form can say and the cost model cannot price yet."""
-    for stage in plan.stages:
-        for number, chunk in enumerate(stage.chunks):
-            for index, layers in enumerate(chunk.layers):
-                pointer = f"/plan/stages/{stage.stage}/chunks/{number}/layers/{index}"
-                for word, differs in (
-                    ("offload", layers.offload != LayerOffload()),
-                    ("mesh", layers.mesh is not None),
-                    ("sharding", layers.sharding is not None),
-                    ("of", layers.of is not None),
-                ):
-                    if differs:
-                        raise InvalidRequest(
-                            f"a layer's own {word} cannot be priced yet", pointer=f"{pointer}/{word}"
-                        )
-
-
-def _chain_violations(plan: TrainingPlan, setting: Setting) -> list[Violation]:
-    """Check that the chunks, in execution order, hold the model's chain exactly once."""
-    expected = [(run.layer.kind, index) for run in setting.workload.runs for index in range(run.count)]
-    chunks = _chunks_in_order(plan)
-    stages, turns = plan.mesh.pipeline_parallel, plan.schedule.virtual_stages
-    if len(chunks) != stages * turns:
-        rule = f"{stages} stages of {turns} chunks are {stages * turns} chunks, the plan lists {len(chunks)}"
-        return [Violation(pointer="/plan/stages", rule=rule, nearest_legal=(stages * turns,))]
-    listed = [
-        (layers.kind, layers.first + offset)
-        for chunk in chunks
-        for layers in chunk.layers
-        for offset in range(layers.count)
-    ]
-    if listed == expected:
-        return [*_end_violations(chunks)]
-    position = next(
-        (i for i, (ours, theirs) in enumerate(zip(listed, expected, strict=False)) if ours != theirs),
-        min(len(listed), len(expected)),
-    )
-    wanted = expected[position] if position < len(expected) else None
-    found = listed[position] if position < len(listed) else None
-    rule = (
-        f"layer {position} in execution order must be {_layer_name(wanted)}, "
-        f"the plan has {_layer_name(found)}"
-    )
-    return [Violation(pointer="/plan/stages", rule=rule)]
-
-
-def _end_violations(chunks: Sequence[Chunk]) -> list[Violation]:
-    """Check that what precedes and follows the decoder layers sits in the first and last chunk."""
-    kinds = [{layers.kind for layers in chunk.layers} for chunk in chunks]
-    misplaced = any("head" in found or "norm" in found for found in kinds[:-1])
-    misplaced = misplaced or any("embedding" in found for found in kinds[1:])
-    if not misplaced:
-        return []
-    rule = "the embedding sits in the first chunk, the final norm and the head in the last one"
-    return [Violation(pointer="/plan/stages", rule=rule)]
-
-
-def _layer_name(entry: tuple[str, int] | None) -> str:
-    return f"{entry[0]} {entry[1]}" if entry else "nothing"
-
-
-def full_plan(layout: Layout, assignment: Assignment, setting: Setting) -> TrainingPlan:
-    """Return the full form of a layout and an assignment of layers.
-
-    Within a chunk the most recomputed layers come first: equal layers cost the same in any order,
-    and this one is canonical.
-    """
-    stages = layout.mesh.pipeline_parallel
-    chunks = _chunk_ranges(layout, assignment, setting)
-    return TrainingPlan(
-        mesh=layout.mesh,
-        batch=layout.batch,
-        schedule=layout.schedule,
-        sharding=layout.sharding,
-        stages=tuple(
-            Stage(
-                stage=stage,
-                placement=(_placement(layout.mesh, stage, setting),),
-                chunks=tuple(
-                    Chunk(virtual_stage=turn, layers=chunks[turn * stages + stage])
-                    for turn in range(layout.schedule.virtual_stages)
-                ),
-            )
-            for stage in range(stages)
-        ),
-    )
-
-
-def _placement(mesh: Mesh, stage: int, setting: Setting) -> StagePlacement:
-    return StagePlacement(
-        node_group=setting.cluster.node_groups[0].name,
-        devices=tuple(
-            DeviceRange(first=first, count=count, stride=stride)
-            for first, count, stride in stage_devices(mesh, stage)
-        ),
-        data_parallel=mesh.data_parallel,
-        tensor_parallel=mesh.tensor_parallel,
-        context_parallel=mesh.context_parallel,
-    )
-
-
-def _chunk_ranges(layout: Layout, assignment: Assignment, setting: Setting) -> list[tuple[LayerRange, ...]]:
-    kinds = [run.layer.kind for run in setting.workload.runs]
-    middle = kinds.index("decoder")
-    firsts = [0]
-    for counts in assignment:
-        firsts.append(firsts[-1] + sum(counts))
-    ranges = [
-        _decoder_ranges(layout.recompute, counts, first=first)
-        for counts, (first, _) in zip(assignment, pairwise(firsts), strict=True)
-    ]
-    ranges[0] = [*_whole_runs(setting, range(middle)), *ranges[0]]
-    ranges[-1] = [*ranges[-1], *_whole_runs(setting, range(middle + 1, len(kinds)))]
-    return [tuple(entry) for entry in ranges]
-
-
-def _whole_runs(setting: Setting, which: Sequence[int]) -> list[LayerRange]:
-    runs = setting.workload.runs
-    return [LayerRange(kind=runs[i].layer.kind, first=0, count=runs[i].count) for i in which]
-
-
-def _decoder_ranges(options: Sequence[Recompute], counts: Sequence[int], *, first: int) -> list[LayerRange]:
-    ranges: list[LayerRange] = []
-    for option, count in reversed(list(zip(options, counts, strict=True))):
-        if count:
-            ranges.append(LayerRange(kind="decoder", first=first, count=count, recompute=option))
-            first += count
-    return ranges

@@ -89,6 +89,10 @@ class Framework:
     tensor_parallel: bool = True
     pipeline_parallel: bool = True
     context_parallel: bool = True
+    expert_parallel: bool = True
+    expert_tensor_parallel: bool = True
+    experts_need_sequence_parallel: bool = False
+    """Whether expert and tensor parallelism go together with sequence parallelism only."""
     pipeline_zero_stages: tuple[ZeroStage, ...] = tuple(ZeroStage)
     """ZeRO stages that the framework allows beside a pipeline."""
     refused_precisions: tuple[Precision, ...] = ()

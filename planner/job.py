@@ -75,11 +75,12 @@ class Trainable:
 class Job:
     """One training job, as the request says it with the defaults filled in.
 
-    ``None`` for a dtype means "as the framework does".
+    ``None`` for a dtype means "as the framework does", for ``sequence_length`` that samples hold no
+    sequence. ``expert_imbalance`` is the load of the busiest expert rank over the mean.
     """
 
     global_batch_size: int
-    sequence_length: int
+    sequence_length: int | None
     precision: Precision = Precision.BF16
     optimizer: Optimizer = OPTIMIZERS["adamw"]
     framework: str = "megatron-core"
@@ -89,6 +90,7 @@ class Job:
     optimizer_state_dtype: Precision | None = None
     attention: AttentionKind = AttentionKind.FLASH
     trainable: Trainable = Trainable()
+    expert_imbalance: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

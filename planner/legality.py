@@ -1,10 +1,10 @@
 """Which plans the model, the cluster and the framework allow; each rule with the nearest legal values."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 from planner.cluster import Cluster
-from planner.errors import InvalidRequest
 from planner.framework import Framework
 from planner.job import AttentionKind, Job
 from planner.strategy import (
@@ -16,8 +16,11 @@ from planner.strategy import (
     ScheduleName,
     Violation,
 )
-from planner.workload.layers import Workload
-from planner.workload.transformer import DecoderLayer
+from planner.workload.body import Body, body_of
+from planner.workload.dispatch import EXPERT_AXIS, EXPERT_TENSOR_AXIS
+from planner.workload.layers import Split, Workload
+
+EXPERT_AXES: Final = (EXPERT_AXIS, EXPERT_TENSOR_AXIS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,27 +31,30 @@ class Setting:
     cluster: Cluster
     job: Job
     framework: Framework
+    body: Body = field(init=False, compare=False, repr=False)
+    """The workload's chain as stages see it."""
+    splits: tuple[Split, ...] = field(init=False, compare=False, repr=False)
+    """What the parallel degrees have to divide, over all layers."""
 
     def __post_init__(self) -> None:
-        """Refuse chains that cannot be priced yet, before anything is made of them."""
-        _ = self.decoder
+        object.__setattr__(self, "body", body_of(self.workload))
+        found = {split: None for run in self.workload.runs for split in run.layer.splits}
+        object.__setattr__(self, "splits", tuple(found))
 
     @property
     def num_layers(self) -> int:
         """Layers that are split over stages."""
-        return self.workload.count("decoder")
+        return self.body.num_layers
 
     @property
-    def decoder(self) -> DecoderLayer:
-        """The layer that is repeated; InvalidRequest for a chain of several kinds, or of none."""
-        layers = [run.layer for run in self.workload.runs if run.layer.kind == "decoder"]
-        first = layers[0] if layers else None
-        if not isinstance(first, DecoderLayer) or any(layer != first for layer in layers):
-            raise InvalidRequest(
-                f"{self.workload.name} is no chain of equal decoder layers: it cannot be priced yet",
-                pointer="/model",
-            )
-        return first
+    def sequence_lengths(self) -> tuple[int, ...]:
+        """Lengths of a sample's sequences: the job's, and the decoder's where it has its own."""
+        own = {getattr(getattr(run.layer, "stream", None), "length", None) for run in self.workload.runs}
+        return tuple(sorted(length for length in {self.job.sequence_length, *own} if length is not None))
+
+    def splits_over(self, axis: str) -> tuple[Split, ...]:
+        """Return what the degree of an axis has to divide."""
+        return tuple(split for split in self.splits if split.axis == axis)
 
 
 def divisors(number: int) -> tuple[int, ...]:
@@ -64,24 +70,35 @@ def nearest_values(value: int, legal: Iterable[int], *, limit: int = 3) -> tuple
     return tuple(sorted(ranked[:limit]))
 
 
-def tensor_parallel_is_legal(setting: Setting, degree: int) -> bool:
-    """Whether attention heads, key/value heads and the MLP split evenly over ``degree`` ranks."""
-    layer = setting.decoder
-    splits_kv = layer.kv_heads % degree == 0 or degree % layer.kv_heads == 0
-    return layer.heads % degree == 0 and layer.ffn % degree == 0 and splits_kv
+def degree_is_legal(setting: Setting, axis: str, degree: int) -> bool:
+    """Whether everything that an axis splits comes out even."""
+    return all(split.allows(degree) for split in setting.splits_over(axis))
+
+
+def legal_degrees(setting: Setting, axis: str) -> tuple[int, ...]:
+    """Return every degree of an axis that the model allows, in ascending order.
+
+    Where nothing bounds it the number of devices does.
+    """
+    pieces = [split.pieces for split in setting.splits_over(axis) if not split.replicate]
+    candidates = divisors(min(pieces, default=setting.cluster.num_devices))
+    return tuple(degree for degree in candidates if degree_is_legal(setting, axis, degree))
 
 
 def legal_tensor_parallel(setting: Setting) -> tuple[int, ...]:
     """Return every tensor-parallel degree that the model allows."""
-    return tuple(t for t in divisors(setting.decoder.heads) if tensor_parallel_is_legal(setting, t))
+    return legal_degrees(setting, "tensor_parallel")
 
 
 def sequence_is_legal(setting: Setting, layout: Layout) -> bool:
     """Whether the sequence splits over context parallel (two pieces a rank) and sequence parallel."""
-    mesh, length = layout.mesh, setting.job.sequence_length
+    mesh = layout.mesh
     pieces = 2 * mesh.context_parallel if mesh.context_parallel > 1 else 1
     shards = mesh.tensor_parallel if mesh.sequence_parallel else 1
-    return length % pieces == 0 and (length // mesh.context_parallel) % shards == 0
+    return all(
+        length % pieces == 0 and (length // mesh.context_parallel) % shards == 0
+        for length in setting.sequence_lengths
+    )
 
 
 def batch_is_legal(setting: Setting, layout: Layout) -> bool:
@@ -102,26 +119,55 @@ def _positive_degrees(_setting: Setting, layout: Layout) -> Iterator[Violation]:
         "tensor_parallel",
         "context_parallel",
         "pipeline_parallel",
-        "expert_parallel",
+        *EXPERT_AXES,
     ):
         if getattr(mesh, word) < 1:
             yield Violation(pointer=f"/plan/{word}", rule=f"{word} must be at least 1", nearest_legal=(1,))
 
 
 def _tensor_parallel(setting: Setting, layout: Layout) -> Iterator[Violation]:
-    degree = layout.mesh.tensor_parallel
-    if degree >= 1 and not tensor_parallel_is_legal(setting, degree):
-        layer = setting.decoder
-        yield Violation(
-            pointer="/plan/tensor_parallel",
-            rule=f"tensor_parallel ({degree}) must divide the {layer.heads} attention heads and the MLP "
-            f"width {layer.ffn}, and divide or be a multiple of the {layer.kv_heads} key/value heads",
-            nearest_legal=nearest_values(degree, legal_tensor_parallel(setting)),
-        )
+    yield from _uneven_splits(setting, "tensor_parallel", layout.mesh.tensor_parallel)
+
+
+def _uneven_splits(setting: Setting, axis: str, degree: int) -> Iterator[Violation]:
+    """Check that the degree of an axis divides what it splits."""
+    if degree < 1 or degree_is_legal(setting, axis, degree):
+        return
+    splits = setting.splits_over(axis)
+    divided = [f"{split.pieces} ({split.name})" for split in splits if not split.replicate]
+    copied = [f"{split.pieces} ({split.name})" for split in splits if split.replicate]
+    rule = f"{axis} ({degree}) must divide {_listed(divided)}"
+    if copied:
+        rule += f", and divide or be a multiple of {_listed(copied)}"
+    yield Violation(
+        pointer=f"/plan/{axis}",
+        rule=rule,
+        nearest_legal=nearest_values(degree, legal_degrees(setting, axis)),
+    )
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def _sequence(setting: Setting, layout: Layout) -> Iterator[Violation]:
-    length, context = setting.job.sequence_length, layout.mesh.context_parallel
+    context = layout.mesh.context_parallel
+    yield from _uneven_splits(setting, "context_parallel", context)
+    if context > 1 and not setting.sequence_lengths:
+        rule = f"the samples of {setting.workload.name} hold no sequence to split"
+        yield Violation(pointer="/plan/context_parallel", rule=rule, nearest_legal=(1,))
+    for length in setting.sequence_lengths:
+        yield from _uneven_sequence(setting, layout, length)
+    if context > 1 and setting.job.attention is not AttentionKind.FLASH:
+        yield Violation(
+            pointer="/plan/context_parallel",
+            rule="context parallelism needs the fused attention core: the ring merges its partial results",
+            nearest_legal=(1,),
+        )
+
+
+def _uneven_sequence(setting: Setting, layout: Layout, length: int) -> Iterator[Violation]:
+    context, degree = layout.mesh.context_parallel, layout.mesh.tensor_parallel
     if context > 1 and length % (2 * context):
         legal = [c for c in divisors(length) if c == 1 or length % (2 * c) == 0]
         yield Violation(
@@ -130,20 +176,13 @@ def _sequence(setting: Setting, layout: Layout) -> Iterator[Violation]:
             f"({2 * context}): every rank takes two pieces",
             nearest_legal=nearest_values(context, legal),
         )
-    elif context >= 1 and not sequence_is_legal(setting, layout):
-        degree = layout.mesh.tensor_parallel
+    elif context >= 1 and layout.mesh.sequence_parallel and (length // context) % max(degree, 1):
         legal = [t for t in legal_tensor_parallel(setting) if (length // context) % t == 0]
         yield Violation(
             pointer="/plan/tensor_parallel",
             rule=f"sequence parallelism needs a sequence ({length // context} tokens per rank) that "
             f"tensor_parallel ({degree}) divides",
             nearest_legal=nearest_values(degree, legal),
-        )
-    if context > 1 and setting.job.attention is not AttentionKind.FLASH:
-        yield Violation(
-            pointer="/plan/context_parallel",
-            rule="context parallelism needs the fused attention core: the ring merges its partial results",
-            nearest_legal=(1,),
         )
 
 
@@ -304,13 +343,42 @@ def _sharding(setting: Setting, layout: Layout) -> Iterator[Violation]:
 
 
 def _experts(setting: Setting, layout: Layout) -> Iterator[Violation]:
-    for word in ("expert_parallel", "expert_tensor_parallel"):
-        if getattr(layout.mesh, word) > 1:
+    mesh, framework = layout.mesh, setting.framework
+    for word in EXPERT_AXES:
+        degree = getattr(mesh, word)
+        if degree > 1 and not setting.splits_over(word):
+            rule = f"{setting.workload.name} has no experts to spread"
+            yield Violation(pointer=f"/plan/{word}", rule=rule, nearest_legal=(1,))
+        elif degree > 1 and not getattr(framework, word):
             yield Violation(
-                pointer=f"/plan/{word}",
-                rule=f"{setting.workload.name} has no experts to spread",
-                nearest_legal=(1,),
+                pointer=f"/plan/{word}", rule=f"{framework.name} has no {word}", nearest_legal=(1,)
             )
+        else:
+            yield from _uneven_splits(setting, word, degree)
+    yield from _expert_ranks(mesh)
+    if not experts_allow(framework, mesh):
+        rule = f"{framework.name} runs experts beside tensor parallelism with sequence parallelism only"
+        yield Violation(pointer="/plan/sequence_parallel", rule=rule, nearest_legal=(True,))
+
+
+def experts_allow(framework: Framework, mesh: Mesh) -> bool:
+    """Whether a framework runs expert parallelism beside the mesh's kind of tensor parallelism."""
+    both = mesh.expert_parallel > 1 and mesh.tensor_parallel > 1
+    return not (both and framework.experts_need_sequence_parallel and not mesh.sequence_parallel)
+
+
+def _expert_ranks(mesh: Mesh) -> Iterator[Violation]:
+    """Check that expert groups tile the ranks of a stage."""
+    ranks, degree = mesh.replicas * mesh.tensor_parallel, mesh.expert_parallel
+    other = mesh.expert_tensor_parallel
+    if min(ranks, degree, other) < 1 or ranks % (degree * other) == 0:
+        return
+    yield Violation(
+        pointer="/plan/expert_parallel",
+        rule=f"expert_parallel ({degree}) x expert_tensor_parallel ({other}) must divide the {ranks} ranks "
+        "of a stage (data x context x tensor parallel)",
+        nearest_legal=nearest_values(degree, [d for d in divisors(ranks) if ranks % (d * other) == 0]),
+    )
 
 
 def _recompute(setting: Setting, layout: Layout) -> Iterator[Violation]:

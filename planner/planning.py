@@ -8,9 +8,10 @@ from planner.cluster import Cluster, NodeGroup
 from planner.cluster_presets import cluster_from_preset, cluster_preset_names
 from planner.cost.model import CostModel
 from planner.errors import InvalidRequest
-from planner.expansion import FixedPlan, expand_short_plan, full_plan, read_full_plan
+from planner.expansion import FixedPlan, expand_short_plan
 from planner.explanation import explain, memory_warnings, provenance_warnings
 from planner.frameworks import framework_by_name
+from planner.full_plan import full_plan, read_full_plan
 from planner.job import Constraints, Job, Precision, SolverLimits
 from planner.legality import Setting, layout_violations
 from planner.plan import (

@@ -67,17 +67,17 @@ def predict(plan: PlayedPlan) -> Prediction:
     memory = tuple(_stage_memory(plan, stage) for stage in range(plan.problem.shape.num_stages))
     flops = model_flops(
         [(run.layer, run.count) for run in plan.model.setting.workload.runs],
-        sequence_length=job.sequence_length,
+        sequence_length=job.sequence_length or 1,
         samples=job.global_batch_size,
     )
     rate = flops / seconds / devices
-    tokens = job.global_batch_size * job.sequence_length / seconds
+    tokens = job.global_batch_size * job.sequence_length / seconds if job.sequence_length else None
     return Prediction(
         step_time_seconds=seconds,
         step_time_interval_seconds=_interval(seconds, parts),
         samples_per_second=job.global_batch_size / seconds,
         tokens_per_second=tokens,
-        tokens_per_second_per_device=tokens / devices,
+        tokens_per_second_per_device=tokens / devices if tokens else None,
         model_flops_per_second_per_device=rate,
         mfu=rate / plan.model.peak_flops_per_second,
         breakdown_seconds=_breakdown(plan, busy, parts),

@@ -68,6 +68,16 @@ class Mesh:
         """Ranks of the mesh; experts share them."""
         return self.data_parallel * self.tensor_parallel * self.context_parallel * self.pipeline_parallel
 
+    @property
+    def replicas(self) -> int:
+        """Ranks that hold the same parameters, experts aside: data and context parallel."""
+        return self.data_parallel * self.context_parallel
+
+    @property
+    def expert_replicas(self) -> int:
+        """Ranks that hold the same experts: those of a stage, over expert and expert tensor parallel."""
+        return self.replicas * self.tensor_parallel // (self.expert_parallel * self.expert_tensor_parallel)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Batch:

@@ -40,7 +40,7 @@ class Question:
 def resolve(document: AnyRequestDocument, *, library: ProfileLibrary) -> Question:
     """Return what a request means; InvalidRequest for what nothing has or nothing can answer yet."""
     refuse_unsupported(document.normalised())
-    workload = document.model.to_workload()
+    workload = document.job.with_samples(document.model.to_workload())
     cluster = resolve_cluster(document.cluster, library=library)
     job = document.job.to_job(workload)
     stored = _profiles(document, cluster, precision=job.precision, library=library)

@@ -21,6 +21,7 @@ from planner.errors import InvalidRequest
 from planner.frameworks import framework_by_name
 from planner.job import ATTENTION_ALIASES, OPTIMIZERS, AttentionKind, Job, Precision, Trainable
 from planner.workload.layers import Workload
+from planner.workload.samples import has_sequence, with_samples
 
 KnownPrecision = Annotated[Precision, one_of(Precision)]
 KnownOptimizer = Annotated[str, one_of(OPTIMIZERS)]
@@ -100,9 +101,22 @@ class JobDocument(InputDocument):
         """Return how attention runs where the job doesn't say; UnknownName for an unknown framework."""
         return framework_by_name(self.framework).default_attention(self.precision)
 
+    def with_samples(self, workload: Workload) -> Workload:
+        """Return the model on samples of as many images and as long a decoder's sequence as the job says.
+
+        A model that sees nothing but images has one per sample where the job names none.
+        """
+        images = self.images_per_sample or (0 if has_sequence(workload) else 1)
+        return with_samples(
+            workload,
+            images=images,
+            image_size=self.image_size,
+            target_length=self.decoder_sequence_length,
+        )
+
     def to_job(self, workload: Workload) -> Job:
         """Return the job that the document says; InvalidRequest where the model needs a sequence length."""
-        if self.sequence_length is None:
+        if self.sequence_length is None and has_sequence(workload):
             default = workload.default_sequence_length
             raise InvalidRequest(
                 f"{workload.name} is trained on sequences: say how long",
@@ -111,7 +125,7 @@ class JobDocument(InputDocument):
             )
         return Job(
             global_batch_size=self.global_batch_size,
-            sequence_length=self.sequence_length,
+            sequence_length=self.sequence_length if has_sequence(workload) else None,
             precision=self.precision,
             optimizer=OPTIMIZERS[self.optimizer],
             framework=self.framework,
@@ -121,4 +135,5 @@ class JobDocument(InputDocument):
             optimizer_state_dtype=self.optimizer_state_dtype,
             attention=self.attention_or_default(),
             trainable=Trainable(kind=self.trainable.kind, frozen=self.trainable.frozen),
+            expert_imbalance=self.expert_imbalance,
         )

@@ -1,16 +1,42 @@
 """Where the ranks of each mesh axis sit: how far apart in the numbering of devices."""
 
+from collections.abc import Mapping, Sequence
+from typing import Final
+
 from planner.strategy import Mesh
+
+EXPERT_AXES: Final = ("expert_parallel", "expert_tensor_parallel")
+"""Axes that only experts have; they are numbered in an order of their own."""
 
 
 def axis_stride(mesh: Mesh, axis: str) -> int:
-    """Return how many device numbers lie between neighbours of an axis under the rank order."""
+    """Return how many device numbers lie between neighbours of an axis under its rank order."""
+    if axis in EXPERT_AXES:
+        return _stride(axis, mesh.expert_rank_order, _expert_degrees(mesh))
+    return _stride(axis, mesh.rank_order, {other: int(getattr(mesh, other)) for other in mesh.rank_order})
+
+
+def expert_replica_stride(mesh: Mesh) -> int:
+    """Return the stride of the group that reduces the gradients of experts."""
+    return _stride("data_parallel", mesh.expert_rank_order, _expert_degrees(mesh))
+
+
+def _expert_degrees(mesh: Mesh) -> Mapping[str, int]:
+    return {
+        "expert_tensor_parallel": mesh.expert_tensor_parallel,
+        "expert_parallel": mesh.expert_parallel,
+        "data_parallel": mesh.expert_replicas,
+        "pipeline_parallel": mesh.pipeline_parallel,
+    }
+
+
+def _stride(axis: str, order: Sequence[str], degrees: Mapping[str, int]) -> int:
     stride = 1
-    for other in mesh.rank_order:
+    for other in order:
         if other == axis:
             return stride
-        stride *= int(getattr(mesh, other))
-    raise ValueError(f"no axis {axis!r} in the rank order {mesh.rank_order}")
+        stride *= degrees[other]
+    raise ValueError(f"no axis {axis!r} in the rank order {tuple(order)}")
 
 
 def replica_stride(mesh: Mesh) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeGuard
 
 from planner.cost.tally import (
+    AXIS_CAUSES,
     Cause,
     Family,
     Tally,
@@ -75,6 +76,7 @@ class LayerPasses:
     forward: Tally
     backward: Tally
     parameters: int
+    expert_parameters: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +84,8 @@ class LayerCost:
     """What one layer costs one device for one micro-batch under one mode of recomputation.
 
     ``backward`` holds the recomputation that precedes it. ``logits_bytes`` is the part of
-    ``saved_bytes`` that belongs to logits and loss.
+    ``saved_bytes`` that belongs to logits and loss, ``expert_parameters`` the part of ``parameters`` that
+    is split over expert parallel.
     """
 
     forward: Tally
@@ -91,6 +94,7 @@ class LayerCost:
     working_bytes: Bytes
     logits_bytes: Bytes
     parameters: int
+    expert_parameters: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,6 +116,7 @@ class LayerClock:
             forward=self._forward(operators),
             backward=self._backward(operators),
             parameters=layer.local_parameters(cut),
+            expert_parameters=layer.local_expert_parameters(cut),
         )
 
     def cost(self, passes: LayerPasses, recompute: Recompute) -> LayerCost:
@@ -134,6 +139,7 @@ class LayerClock:
             + WEIGHT_GRADIENT_BYTES * _largest_weights(operators),
             logits_bytes=sum(logits),
             parameters=passes.parameters,
+            expert_parameters=passes.expert_parameters,
         )
 
     def _gathered_bytes(self, passes: LayerPasses, recomputed: frozenset[Module]) -> Bytes:
@@ -169,7 +175,7 @@ class LayerClock:
 
     def _collective(self, op: CollectivePass) -> Tally:
         estimate = self.collectives(op).scaled(op.count)
-        return booked(estimate, cause=Cause(op.axis), family=Family.COLLECTIVE)
+        return booked(estimate, cause=AXIS_CAUSES[op.axis], family=Family.COLLECTIVE)
 
     def _core_parts(self, op: AttentionCore, phase: Phase, operators: Sequence[Operator]) -> list[Tally]:
         """Return the attention core and what it does not hide of its ring.
@@ -224,7 +230,7 @@ class LayerClock:
         again = recomputed_operators(operators, recompute=_modules(recompute))
         parts = [part for op in again for part in self._forward_parts(op, again)]
         repeated = self._at_launch_rate(total(parts), kernels=len(parts))
-        return repeated.recast(Cause.RECOMPUTE, keep=(Cause.TENSOR_PARALLEL, Cause.CONTEXT_PARALLEL))
+        return repeated.recast(Cause.RECOMPUTE, keep=frozenset(AXIS_CAUSES.values()))
 
     def _at_launch_rate(self, work: Tally, *, kernels: int) -> Tally:
         """Return the work, stretched to the time in which the host can launch its kernels."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from planner.cluster import NodeGroup
 from planner.cost.collective import CollectiveCosts
-from planner.cost.geometry import axis_stride, replica_stride
+from planner.cost.geometry import axis_stride, expert_replica_stride, replica_stride
 from planner.cost.group_shape import GroupShape, group_shape
 from planner.cost.tally import NOTHING, Cause, Family, Tally, booked
 from planner.profile import Estimate
@@ -15,7 +15,14 @@ from planner.workload.operators import Collective, CollectivePass
 
 NORM_BYTES: Final[Bytes] = 4
 """The squared gradient norm that all ranks exchange before an update."""
-STEP_AXES: Final = ("data_parallel", "tensor_parallel", "context_parallel", "pipeline_parallel")
+STEP_AXES: Final = (
+    "data_parallel",
+    "tensor_parallel",
+    "context_parallel",
+    "pipeline_parallel",
+    "expert_parallel",
+    "expert_tensor_parallel",
+)
 """Axes with a communicator of their own."""
 
 
@@ -44,6 +51,13 @@ class MeshLinks:
     def between_replicas(self, operation: Collective, payload: Bytes, size: int, step: int) -> Estimate:
         """Return the time of a collective over ``size`` replicas that are ``step`` replicas apart."""
         shape = group_shape(self.group, size=size, stride=replica_stride(self.mesh) * step)
+        return self.collectives.seconds(operation, payload_bytes=payload, shape=shape)
+
+    def between_expert_replicas(
+        self, operation: Collective, payload: Bytes, size: int, step: int
+    ) -> Estimate:
+        """Return the time of a collective over ``size`` replicas of an expert, ``step`` of them apart."""
+        shape = group_shape(self.group, size=size, stride=expert_replica_stride(self.mesh) * step)
         return self.collectives.seconds(operation, payload_bytes=payload, shape=shape)
 
     def to_next_stage(self, payload: Bytes, *, scattered: bool) -> Tally:

@@ -3,16 +3,18 @@
 Costs are shared: layouts with the same cut of a layer read the same entry.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from math import ceil
-from typing import Final
+from dataclasses import dataclass, field, replace
+from functools import cache
+from math import ceil, gcd
+from typing import Final, Literal
 
 from planner.cluster import NodeGroup
 from planner.cost.collective import CollectiveCosts
 from planner.cost.compute import KernelCosts
-from planner.cost.data_parallel import ReplicaCosts
-from planner.cost.geometry import axis_stride, replica_stride
+from planner.cost.data_parallel import GroupClock, ReplicaCosts
+from planner.cost.geometry import axis_stride, expert_replica_stride, replica_stride
 from planner.cost.layer import LayerClock, LayerCost, LayerPasses
 from planner.cost.memory import (
     FRAGMENTATION_FRACTION,
@@ -22,12 +24,12 @@ from planner.cost.memory import (
     state_bytes,
 )
 from planner.cost.mesh_links import MeshLinks
-from planner.cost.pipeline import FixedPart, LayerOption, PipelineProblem
+from planner.cost.pipeline import FixedPart, LayerClass, LayerOption, PipelineProblem
 from planner.cost.schedules import PipelineShape
 from planner.cost.tally import NOTHING, Cause, Family, Tally, booked, constant, total
 from planner.legality import Setting
 from planner.profile import Profile
-from planner.strategy import Batch, Layout, Mesh, Recompute, ScheduleName
+from planner.strategy import Batch, Layout, Mesh, Recompute, ScheduleName, Sharding
 from planner.units import Bytes, FlopsPerSecond, Seconds
 from planner.workload.layers import Cut, Layer
 
@@ -38,6 +40,9 @@ HOST_ERROR: Final = 0.7
 STEP_OVERHEAD: Final = constant(STEP_OVERHEAD_SECONDS, cause=Cause.OVERHEAD, relative_error=HOST_ERROR)
 ROUNDING_NS: Final = 2
 """Most by which rounding a layer's passes one by one exceeds rounding sums of them."""
+
+Member = int | Literal["first", "last"]
+"""A class of counted layers by number, or an end of the chain."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +69,8 @@ class PartCost:
 class LayoutCosts:
     """Every figure behind a layout's problem, with its causes and errors.
 
-    ``layers`` holds one entry per recomputation option; ``first`` and ``last`` the chain's ends.
+    ``layers`` holds one entry per recomputation option of the first class, then those of the next one, as
+    an assignment counts them; ``first`` and ``last`` the chain's ends.
     ``between_passes`` is what every pass of a pipelined stage takes besides its layers.
     """
 
@@ -86,8 +92,8 @@ class Ground:
 
     links: MeshLinks
     cut: Cut
-    members: Mapping[str, tuple[LayerPasses, ...]]
-    tied_parameters: int
+    members: Mapping[Member, tuple[LayerPasses, ...]]
+    tied_parameters: Mapping[Member, int]
     cut_key: tuple[int, ...]
     transfer: Tally
     between_passes: Tally
@@ -103,10 +109,10 @@ class CostModel:
     group: NodeGroup
     profiles: Sequence[Profile]
     memory_fraction: float
-    _passes: dict[tuple[int, ...], Mapping[str, tuple[LayerPasses, ...]]] = field(
+    _passes: dict[tuple[int, ...], Mapping[Member, tuple[LayerPasses, ...]]] = field(
         default_factory=dict, init=False
     )
-    _floors: dict[tuple[int, ...], tuple[int, int]] = field(default_factory=dict, init=False)
+    _floors: dict[tuple[int, ...], "_Floor"] = field(default_factory=dict, init=False)
     _parts: dict[tuple[object, ...], PartCost] = field(default_factory=dict, init=False)
     _grounds: dict[tuple[Mesh, int], Ground] = field(default_factory=dict, init=False)
 
@@ -130,19 +136,11 @@ class CostModel:
         """Return what the search has to decide inside a layout."""
         costs = self.costs(layout)
         framework, schedule = self.setting.framework, layout.schedule
-        first_option = costs.layers[0]
         between = costs.between_passes.nanoseconds
         return PipelineProblem(
             shape=pipeline_shape(layout),
-            num_layers=self.setting.num_layers,
-            options=tuple(
-                _option(recompute, part)
-                for recompute, part in zip(layout.recompute, costs.layers, strict=True)
-            ),
-            static_bytes=ceil(first_option.states.total),
-            optimizer_ns=first_option.optimizer.nanoseconds,
-            gather_ns=first_option.gather.nanoseconds,
-            reduce_ns=first_option.reduce.nanoseconds,
+            classes=self._classes(layout, costs),
+            sequence=self.setting.body.sequence,
             every=FixedPart(forward_ns=between, backward_ns=between),
             first=_fixed(costs.first),
             last=_fixed(costs.last),
@@ -150,13 +148,21 @@ class CostModel:
             transfer_blocks=framework.transfer_blocks(schedule.name),
             gather_overlaps=framework.overlaps_parameter_gather,
             reduce_overlaps=framework.overlaps_gradient_reduction,
-            gather_bucket_ns=first_option.forward.nanoseconds,
-            reduce_bucket_ns=first_option.reduce.nanoseconds,
+            gather_bucket_ns=max(part.forward.nanoseconds for part in costs.layers),
+            reduce_bucket_ns=max(part.reduce.nanoseconds for part in costs.layers),
             barrier_ns=costs.barrier.nanoseconds,
             tied_ns=costs.tied.nanoseconds,
             base_bytes=ceil(costs.base_bytes) + _fragmented(costs.buffer_bytes),
             limit_bytes=int(costs.capacity_bytes * self.memory_fraction),
             empty_ends=framework.empty_ends,
+        )
+
+    def _classes(self, layout: Layout, costs: LayoutCosts) -> tuple[LayerClass, ...]:
+        """Return each class of counted layers with its ways to run."""
+        size = len(layout.recompute)
+        return tuple(
+            _layer_class(layout.recompute, costs.layers[start : start + size])
+            for start in range(0, len(costs.layers), size)
         )
 
     def floor_ns(self, mesh: Mesh, batch: Batch) -> int:
@@ -168,24 +174,33 @@ class CostModel:
         """
         key = _cut_key(mesh, batch.micro_batch_size)
         if key not in self._floors:
-            links = MeshLinks(group=self.group, collectives=self.collectives, mesh=mesh)
-            members = self._cut_members(self.cut(mesh, batch.micro_batch_size), links, key)
-            ends = sum(map(_floor_ns, (*members["first"], *members["last"])))
-            self._floors[key] = (sum(map(_floor_ns, members["decoder"])), ends)
-        each, ends = self._floors[key]
+            self._floors[key] = self._make_floor(mesh, batch.micro_batch_size)
+        floor = self._floors[key]
         stages = mesh.pipeline_parallel
-        waits = each * (stages - 1) * (stages - 2) // 2
-        work = self.setting.num_layers * each + ends
-        return (batch.num_micro_batches * work + waits) // stages
+        waits = floor.least_ns * (stages - 1) * (stages - 2) // 2
+        return (batch.num_micro_batches * floor.work_ns + waits) // stages
+
+    def _make_floor(self, mesh: Mesh, micro_batch_size: int) -> "_Floor":
+        links = MeshLinks(group=self.group, collectives=self.collectives, mesh=mesh)
+        key = _cut_key(mesh, micro_batch_size)
+        members = self._cut_members(self.cut(mesh, micro_batch_size), links, key)
+        each = [sum(map(_floor_ns, members[number])) for number, _ in enumerate(self.setting.body.classes)]
+        ends = sum(map(_floor_ns, (*members["first"], *members["last"])))
+        work = sum(each[number] * count for number, count in Counter(self.setting.body.sequence).items())
+        return _Floor(least_ns=min(each), work_ns=work + ends)
 
     def costs(self, layout: Layout) -> LayoutCosts:
         """Return the figures behind a layout's problem, with their causes."""
         ground = self.ground(layout.mesh, layout.batch.micro_batch_size)
         replicas = self._replica_costs(layout, ground.links)
-        layers = tuple(self._part("decoder", recompute, ground, replicas) for recompute in layout.recompute)
+        layers = tuple(
+            self._part(number, recompute, ground, replicas)
+            for number, _ in enumerate(self.setting.body.classes)
+            for recompute in layout.recompute
+        )
         first = self._part("first", Recompute(), ground, replicas)
         last = self._part("last", Recompute(), ground, replicas)
-        biggest = max(layers[0].parameters, first.parameters, last.parameters)
+        biggest = max(part.parameters for part in (*layers, first, last))
         return LayoutCosts(
             layers=layers,
             first=first,
@@ -204,10 +219,13 @@ class CostModel:
         job = self.setting.job
         return Cut(
             micro_batch_size=micro_batch_size,
-            sequence_length=job.sequence_length,
+            sequence_length=job.sequence_length or 1,
             tensor_parallel=mesh.tensor_parallel,
             sequence_parallel=mesh.sequence_parallel and mesh.tensor_parallel > 1,
             context_parallel=mesh.context_parallel,
+            expert_parallel=mesh.expert_parallel,
+            expert_tensor_parallel=mesh.expert_tensor_parallel,
+            expert_imbalance=job.expert_imbalance,
             attention=job.attention,
             element_bytes=job.precision.activation_bytes,
             vocabulary_multiple=self.setting.framework.vocabulary_multiple,
@@ -226,10 +244,8 @@ class CostModel:
         cut = self.cut(mesh, micro_batch_size)
         links = MeshLinks(group=self.group, collectives=self.collectives, mesh=mesh)
         key = _cut_key(mesh, micro_batch_size)
-        tied = 0
-        if mesh.pipeline_parallel > 1:
-            tied = sum(layer.tied_local_parameters(cut) for layer in self._members["last"])
-        activation = float(cut.element_bytes * cut.sharded_tokens * self.setting.decoder.hidden)
+        tied = self._tied_parameters(cut) if mesh.pipeline_parallel > 1 else {}
+        activation = max(unit[-1].output_bytes(cut) for unit in self.setting.body.classes)
         scatters = self.setting.framework.scatters_transfers and not mesh.sequence_parallel
         return Ground(
             links=links,
@@ -240,18 +256,26 @@ class CostModel:
             transfer=links.to_next_stage(activation, scattered=scatters),
             between_passes=self._between_passes(mesh),
             barrier=STEP_OVERHEAD + links.gradient_norm(),
-            tied=links.between_ends(float(self.widths.gradient * tied)),
+            tied=links.between_ends(float(self.widths.gradient * tied.get("last", 0))),
         )
+
+    def _tied_parameters(self, cut: Cut) -> Mapping[Member, int]:
+        """Return the parameters that members hold as well when what they are tied to is on another stage."""
+        return {
+            name: max((layer.tied_local_parameters(cut) for layer in layers), default=0)
+            for name, layers in self._members.items()
+            if name != "first"
+        }
 
     def _cut_members(
         self, cut: Cut, links: MeshLinks, key: tuple[int, ...]
-    ) -> Mapping[str, tuple[LayerPasses, ...]]:
-        """Return the passes of the counted layer ("decoder") and of both ends ("first", "last")."""
+    ) -> Mapping[Member, tuple[LayerPasses, ...]]:
+        """Return the passes of the layers of every class and of both ends."""
         if key not in self._passes:
             clock = self._clock(links)
+            passes = cache(lambda layer: clock.passes(layer, cut))
             self._passes[key] = {
-                name: tuple(clock.passes(layer, cut) for layer in layers)
-                for name, layers in self._members.items()
+                name: tuple(passes(layer) for layer in layers) for name, layers in self._members.items()
             }
         return self._passes[key]
 
@@ -264,45 +288,45 @@ class CostModel:
             attention_pace=framework.attention_pace.get(generation, 1.0),
         )
 
-    def _part(self, name: str, recompute: Recompute, ground: Ground, replicas: ReplicaCosts) -> PartCost:
+    def _part(self, name: Member, recompute: Recompute, ground: Ground, replicas: "_Replicas") -> PartCost:
         """Return one counted layer, or one end of the chain.
 
-        A tied head on a stage of its own holds a copy of the embedding.
+        What is tied to an embedding on another stage holds a copy of it.
         """
-        tied = ground.tied_parameters if name == "last" else 0
-        sharding = replicas.sharding
-        group = (sharding.zero_stage, sharding.parameters, sharding.gradients, sharding.optimizer)
-        key = (
-            name,
-            recompute,
-            tied,
-            replicas.replicas,
-            replica_stride(ground.links.mesh),
-            group,
-            ground.cut_key,
-        )
+        tied = ground.tied_parameters.get(name, 0)
+        key = (name, recompute, tied, replicas.key, ground.cut_key)
         if key not in self._parts:
             clock = self._clock(ground.links)
             layers = [clock.cost(passes, recompute) for passes in ground.members[name]]
             self._parts[key] = self._sum_of_layers(layers, replicas, tied=tied)
         return self._parts[key]
 
-    def _sum_of_layers(self, layers: Sequence[LayerCost], replicas: ReplicaCosts, *, tied: int) -> PartCost:
+    def _sum_of_layers(self, layers: Sequence[LayerCost], replicas: "_Replicas", *, tied: int) -> PartCost:
         """Return layers that run one after the other; ``tied`` parameters come on top of their own."""
-        parameters = sum(layer.parameters for layer in layers) + tied
+        experts = sum(layer.expert_parameters for layer in layers)
+        parameters = sum(layer.parameters for layer in layers) - experts + tied
         forward = total(layer.forward for layer in layers)
         backward = total(layer.backward for layer in layers)
+        shares = ((parameters, replicas.dense), (experts, replicas.experts))
+        held = [(count, share) for count, share in shares if count]
+        # Experts and the rest share the work that hides their traffic.
+        part_of = {count: count / (parameters + experts) for count, _ in held}
         return PartCost(
-            forward=forward + replicas.in_forward(parameters, forward),
-            backward=backward + replicas.in_backward(parameters, backward),
+            forward=total((forward, *(share.in_forward(n, forward.times(part_of[n])) for n, share in held))),
+            backward=total(
+                (backward, *(share.in_backward(n, backward.times(part_of[n])) for n, share in held))
+            ),
             saved_bytes=sum(layer.saved_bytes for layer in layers),
             working_bytes=max((layer.working_bytes for layer in layers), default=0.0),
             logits_bytes=sum(layer.logits_bytes for layer in layers),
-            parameters=parameters,
-            states=state_bytes(parameters, widths=self.widths, sharding=replicas.sharding),
-            optimizer=self._optimizer(parameters, replicas),
-            gather=replicas.gather_per_step(parameters),
-            reduce=replicas.reduction_per_step(parameters),
+            parameters=parameters + experts,
+            states=sum(
+                (state_bytes(count, widths=self.widths, sharding=share.sharding) for count, share in held),
+                StateBytes(),
+            ),
+            optimizer=total(self._optimizer(count, share) for count, share in held),
+            gather=total(share.gather_per_step(count) for count, share in held),
+            reduce=total(share.reduction_per_step(count) for count, share in held),
         )
 
     def _optimizer(self, parameters: int, replicas: ReplicaCosts) -> Tally:
@@ -310,19 +334,27 @@ class CostModel:
 
         Gradients are read twice (norm, update), states read and written, the parameter written.
         """
-        if not parameters:
-            return NOTHING
         widths = self.widths
         width = 2 * widths.gradient + 2 * widths.optimizer + widths.parameter
         shard = ceil(parameters / replicas.sharding.optimizer)
         estimate = self.kernels.optimizer_step(shard, width)
         return booked(estimate, cause=Cause.OPTIMIZER, family=Family.OPTIMIZER)
 
-    def _replica_costs(self, layout: Layout, links: MeshLinks) -> ReplicaCosts:
+    def _replica_costs(self, layout: Layout, links: MeshLinks) -> "_Replicas":
+        mesh, sharding = layout.mesh, layout.sharding
+        dense = self._replicas_of(links.between_replicas, mesh.replicas, sharding)
+        if mesh.expert_replicas == mesh.replicas and sharding.experts is None:
+            return _Replicas(dense=dense, experts=dense, key=_sharding_key(mesh, sharding))
+        shared = sharding.experts or expert_sharding(sharding, mesh)
+        experts = self._replicas_of(links.between_expert_replicas, mesh.expert_replicas, shared)
+        key = (*_sharding_key(mesh, sharding), *_expert_key(mesh, shared))
+        return _Replicas(dense=dense, experts=experts, key=key)
+
+    def _replicas_of(self, clock: GroupClock, replicas: int, sharding: Sharding) -> ReplicaCosts:
         return ReplicaCosts(
-            clock=links.between_replicas,
-            replicas=layout.mesh.data_parallel * layout.mesh.context_parallel,
-            sharding=layout.sharding,
+            clock=clock,
+            replicas=replicas,
+            sharding=sharding,
             widths=self.widths,
             buckets=self.setting.framework.keeps_master_weights,
         )
@@ -334,19 +366,63 @@ class CostModel:
         return constant(seconds, cause=Cause.PIPELINE, relative_error=HOST_ERROR)
 
 
-def _members(setting: Setting) -> dict[str, tuple[Layer, ...]]:
-    """Return the counted layer and the layers of both ends of the chain."""
-    layers = [
-        run.layer
-        for run in setting.workload.runs
-        for _ in range(run.count if run.layer.kind != "decoder" else 1)
-    ]
-    middle = [layer.kind for layer in layers].index("decoder")
-    return {
-        "first": tuple(layers[:middle]),
-        "decoder": (layers[middle],),
-        "last": tuple(layers[middle + 1 :]),
-    }
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Floor:
+    """Both passes of the cheapest counted layer, and of the whole chain, at the least."""
+
+    least_ns: int
+    work_ns: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Replicas:
+    """How replicas of experts, and of everything else, are kept equal; equal ``key``s cost the same."""
+
+    dense: ReplicaCosts
+    experts: ReplicaCosts
+    key: tuple[int, ...]
+
+
+def expert_sharding(sharding: Sharding, mesh: Mesh) -> Sharding:
+    """Return the shard groups of experts where the plan says nothing: as large a share of their replicas.
+
+    What is spread over all replicas of the rest is spread over all replicas of an expert, what over none
+    over none, and anything else over as many as their number allows.
+    """
+
+    def group(size: int) -> int:
+        return mesh.expert_replicas if size == mesh.replicas else gcd(size, mesh.expert_replicas)
+
+    return replace(
+        sharding,
+        parameters=group(sharding.parameters),
+        gradients=group(sharding.gradients),
+        optimizer=group(sharding.optimizer),
+    )
+
+
+def _sharding_key(mesh: Mesh, sharding: Sharding) -> tuple[int, ...]:
+    return (mesh.replicas, replica_stride(mesh), *_groups(sharding))
+
+
+def _expert_key(mesh: Mesh, sharding: Sharding) -> tuple[int, ...]:
+    return (mesh.expert_replicas, expert_replica_stride(mesh), *_groups(sharding))
+
+
+def _groups(sharding: Sharding) -> tuple[int, ...]:
+    return (
+        sharding.zero_stage,
+        sharding.parameters,
+        sharding.gradients,
+        sharding.optimizer,
+        sharding.reshard_after_forward,
+    )
+
+
+def _members(setting: Setting) -> dict[Member, tuple[Layer, ...]]:
+    """Return the layers of every class and of both ends of the chain."""
+    body = setting.body
+    return {"first": body.first, **dict(enumerate(body.classes)), "last": body.last}
 
 
 def pipeline_shape(layout: Layout) -> PipelineShape:
@@ -369,6 +445,10 @@ def _cut_key(mesh: Mesh, micro_batch_size: int) -> tuple[int, ...]:
         mesh.context_parallel,
         axis_stride(mesh, "tensor_parallel"),
         axis_stride(mesh, "context_parallel"),
+        mesh.expert_parallel,
+        mesh.expert_tensor_parallel,
+        axis_stride(mesh, "expert_parallel"),
+        axis_stride(mesh, "expert_tensor_parallel"),
         micro_batch_size,
     )
 
@@ -376,6 +456,17 @@ def _cut_key(mesh: Mesh, micro_batch_size: int) -> tuple[int, ...]:
 def _floor_ns(layer: LayerPasses) -> int:
     """Return both passes of a layer, rounded down: never above what a problem counts for them."""
     return max(layer.forward.nanoseconds + layer.backward.nanoseconds - ROUNDING_NS, 0)
+
+
+def _layer_class(recompute: Sequence[Recompute], parts: Sequence[PartCost]) -> LayerClass:
+    first = parts[0]
+    return LayerClass(
+        options=tuple(_option(mode, part) for mode, part in zip(recompute, parts, strict=True)),
+        static_bytes=ceil(first.states.total),
+        optimizer_ns=first.optimizer.nanoseconds,
+        gather_ns=first.gather.nanoseconds,
+        reduce_ns=first.reduce.nanoseconds,
+    )
 
 
 def _option(recompute: Recompute, part: PartCost) -> LayerOption:

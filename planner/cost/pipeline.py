@@ -13,7 +13,7 @@ from planner.strategy import Recompute
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerOption:
-    """One way to run one of the counted layers (decoder layers of equal cost).
+    """One way to run one of the counted layers.
 
     ``saved_bytes`` per micro-batch stay until backward; ``working_bytes`` live only while the
     layer's backward pass (or its recomputation) runs.
@@ -24,6 +24,20 @@ class LayerOption:
     backward_ns: int
     saved_bytes: int
     working_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerClass:
+    """Counted layers of equal cost: the ways to run one, and what each holds and does once a step.
+
+    ``static_bytes`` are parameters, gradients and optimizer states.
+    """
+
+    options: tuple[LayerOption, ...]
+    static_bytes: int
+    optimizer_ns: int
+    gather_ns: int
+    reduce_ns: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,9 +73,9 @@ class PipelineProblem:
 
     A step runs from one global barrier to the next (the gradient norm is needed everywhere before
     any update): optimizer, gather of updated parameters, the passes in their order, reduction of
-    gradients. Per counted layer: ``static_bytes`` (parameters, gradients, optimizer states),
-    ``optimizer_ns``, ``gather_ns``, ``reduce_ns``. ``every`` rides on each chunk, ``first`` and
-    ``last`` on the first and the last one.
+    gradients. ``sequence`` names the class of each counted layer in the order of execution; every class
+    has as many options. ``every`` rides on each chunk, ``first`` and ``last`` on the first and the last
+    one.
 
     ``transfer_ns`` is one activation's way to the next stage; a blocking transfer occupies its
     sender. ``gather_bucket_ns`` and ``reduce_bucket_ns`` are the parts of a gather before its first
@@ -72,12 +86,8 @@ class PipelineProblem:
     """
 
     shape: PipelineShape
-    num_layers: int
-    options: tuple[LayerOption, ...]
-    static_bytes: int
-    optimizer_ns: int
-    gather_ns: int
-    reduce_ns: int
+    classes: tuple[LayerClass, ...]
+    sequence: tuple[int, ...]
     every: FixedPart
     first: FixedPart
     last: FixedPart
@@ -93,6 +103,46 @@ class PipelineProblem:
     limit_bytes: int
     empty_ends: bool
     """Whether a chunk that holds the embedding or the head may hold no counted layer."""
+
+    @property
+    def num_layers(self) -> int:
+        """Counted layers in all."""
+        return len(self.sequence)
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all counted layers cost the same: then they need no order."""
+        return len(self.classes) == 1
+
+    @property
+    def options(self) -> tuple[LayerOption, ...]:
+        """The options of the one class of a uniform problem."""
+        return self._only.options
+
+    @property
+    def static_bytes(self) -> int:
+        """What one layer of a uniform problem holds."""
+        return self._only.static_bytes
+
+    @property
+    def optimizer_ns(self) -> int:
+        """The update of one layer of a uniform problem."""
+        return self._only.optimizer_ns
+
+    @property
+    def gather_ns(self) -> int:
+        """The gather of one layer of a uniform problem."""
+        return self._only.gather_ns
+
+    @property
+    def reduce_ns(self) -> int:
+        """The reduction of one layer of a uniform problem."""
+        return self._only.reduce_ns
+
+    @property
+    def _only(self) -> LayerClass:
+        (only,) = self.classes
+        return only
 
     def fixed_part(self, chunk: int) -> FixedPart:
         """Return what a chunk carries besides counted layers."""
@@ -110,7 +160,8 @@ class PipelineProblem:
 
 
 Assignment = tuple[tuple[int, ...], ...]
-"""How many layers each chunk runs by each option: ``assignment[chunk][option]``."""
+"""How many layers each chunk runs how: ``assignment[chunk]`` lists the options of the first class, then
+those of the next one. Chunks hold layers in the order of the sequence."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,17 +185,17 @@ def chunk_costs(problem: PipelineProblem, assignment: Assignment) -> tuple[Chunk
 
 def _chunk_costs(problem: PipelineProblem, chunk: int, counts: Sequence[int]) -> ChunkCosts:
     part = problem.fixed_part(chunk)
-    used = [(count, option) for count, option in zip(counts, problem.options, strict=True) if count]
-    layers = sum(counts)
+    ways = [(layers, option) for layers in problem.classes for option in layers.options]
+    used = [(count, layers, option) for count, (layers, option) in zip(counts, ways, strict=True) if count]
     return ChunkCosts(
-        forward_ns=part.forward_ns + sum(count * option.forward_ns for count, option in used),
-        backward_ns=part.backward_ns + sum(count * option.backward_ns for count, option in used),
-        saved_bytes=part.saved_bytes + sum(count * option.saved_bytes for count, option in used),
-        working_bytes=max([part.working_bytes, *(option.working_bytes for _, option in used)]),
-        static_bytes=part.static_bytes + layers * problem.static_bytes,
-        optimizer_ns=part.optimizer_ns + layers * problem.optimizer_ns,
-        gather_ns=part.gather_ns + layers * problem.gather_ns,
-        reduce_ns=part.reduce_ns + layers * problem.reduce_ns,
+        forward_ns=part.forward_ns + sum(count * option.forward_ns for count, _, option in used),
+        backward_ns=part.backward_ns + sum(count * option.backward_ns for count, _, option in used),
+        saved_bytes=part.saved_bytes + sum(count * option.saved_bytes for count, _, option in used),
+        working_bytes=max([part.working_bytes, *(option.working_bytes for _, _, option in used)]),
+        static_bytes=part.static_bytes + sum(count * layers.static_bytes for count, layers, _ in used),
+        optimizer_ns=part.optimizer_ns + sum(count * layers.optimizer_ns for count, layers, _ in used),
+        gather_ns=part.gather_ns + sum(count * layers.gather_ns for count, layers, _ in used),
+        reduce_ns=part.reduce_ns + sum(count * layers.reduce_ns for count, layers, _ in used),
     )
 
 

@@ -25,6 +25,15 @@ class Cause(StrEnum):
     OVERHEAD = "overhead"
 
 
+AXIS_CAUSES: Final[Mapping[str, Cause]] = {
+    "tensor_parallel": Cause.TENSOR_PARALLEL,
+    "context_parallel": Cause.CONTEXT_PARALLEL,
+    "expert_parallel": Cause.EXPERT_PARALLEL,
+    "expert_tensor_parallel": Cause.EXPERT_PARALLEL,
+}
+"""What a collective inside a layer is booked under, by its axis."""
+
+
 class Family(StrEnum):
     """Figures that err together: one kind of kernel, or one kind of link."""
 

@@ -5,7 +5,7 @@ their variants in sharding and recomputation, and the variants' schedules.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import comb
 from typing import Final
@@ -15,8 +15,11 @@ from planner.expansion import zero_sharding
 from planner.framework import Grain
 from planner.job import AttentionKind, Constraints
 from planner.legality import (
+    EXPERT_AXES,
     Setting,
+    degree_is_legal,
     divisors,
+    experts_allow,
     interleaving_fits,
     layout_violations,
     legal_tensor_parallel,
@@ -34,6 +37,7 @@ from planner.strategy import (
     Violation,
     ZeroStage,
 )
+from planner.workload.dispatch import EXPERT_AXIS, EXPERT_TENSOR_AXIS
 
 SEARCHED: Final = (
     "data_parallel",
@@ -47,6 +51,8 @@ SEARCHED: Final = (
     "virtual_stages",
     "zero_stage",
     "recompute",
+    "expert_parallel",
+    "expert_tensor_parallel",
 )
 """Words of the flat plan form that a search decides, or takes fixed."""
 MOST_PASSES: Final = 4_000_000
@@ -54,8 +60,6 @@ MOST_PASSES: Final = 4_000_000
 MOST_COUNTED: Final = 10**300
 """Where counting plans stops: near the end of what a float holds."""
 NOT_SEARCHED: Final[Mapping[str, object]] = {
-    "expert_parallel": 1,
-    "expert_tensor_parallel": 1,
     "context_parallel_scheme": "ring",
     "all_to_all_degree": 1,
     "rank_order": None,
@@ -185,7 +189,8 @@ def dimensions(space: Space) -> dict[str, str]:
         words["num_micro_batches"] = f"searched, steps of up to {MOST_PASSES} passes"
     words["layers_per_stage"] = "searched"
     words["layers_per_virtual_stage"] = "not searched: a stage's layers spread evenly over its chunks"
-    words["expert_parallel"] = "fixed by the model: it has no experts"
+    if not space.setting.splits_over("expert_parallel"):
+        words |= dict.fromkeys(EXPERT_AXES, "fixed by the model: it has no experts")
     for word in ("rank_order", "interleave_group_size", "shard_group"):
         words[word] = "not searched: the default"
     words["offload"] = "forbidden by user" if "offload" in space.constraints.forbid else "not searched: none"
@@ -215,38 +220,63 @@ def _meshes(space: Space) -> Iterator[Mesh]:
             continue
         for context in _context_degrees(space, devices // tensor):
             for pipeline in divisors(devices // tensor // context):
-                data = devices // tensor // context // pipeline
-                if pipeline > 1 and not setting.framework.pipeline_parallel:
-                    continue
-                if pipeline > 1 and not setting.framework.pipeline_parallel:
-                    continue
-                if not space.allowed("pipeline_parallel", pipeline) or not space.allowed(
-                    "data_parallel", data
-                ):
-                    continue
-                for sequence in _sequence_parallel(space, tensor):
-                    yield Mesh(
-                        data_parallel=data,
-                        tensor_parallel=tensor,
-                        context_parallel=context,
-                        pipeline_parallel=pipeline,
-                        sequence_parallel=sequence,
-                    )
+                yield from _with_experts(space, _plain_meshes(space, tensor, context, pipeline))
+
+
+def _plain_meshes(space: Space, tensor: int, context: int, pipeline: int) -> Iterator[Mesh]:
+    """Yield the meshes of some degrees on all devices, with and without sequence parallel."""
+    data = space.num_devices // tensor // context // pipeline
+    if pipeline > 1 and not space.setting.framework.pipeline_parallel:
+        return
+    if not space.allowed("pipeline_parallel", pipeline) or not space.allowed("data_parallel", data):
+        return
+    for sequence in _sequence_parallel(space, tensor):
+        yield Mesh(
+            data_parallel=data,
+            tensor_parallel=tensor,
+            context_parallel=context,
+            pipeline_parallel=pipeline,
+            sequence_parallel=sequence,
+        )
+
+
+def _with_experts(space: Space, meshes: Iterator[Mesh]) -> Iterator[Mesh]:
+    """Yield each mesh with every way to spread experts over the ranks of a stage."""
+    for mesh in meshes:
+        ranks = mesh.replicas * mesh.tensor_parallel
+        for expert in _expert_degrees(space, EXPERT_AXIS, ranks):
+            for tensor in _expert_degrees(space, EXPERT_TENSOR_AXIS, mesh.tensor_parallel):
+                spread = replace(mesh, expert_parallel=expert, expert_tensor_parallel=tensor)
+                if ranks % (expert * tensor) == 0 and experts_allow(space.setting.framework, spread):
+                    yield spread
+
+
+def _expert_degrees(space: Space, axis: str, ranks: int) -> list[int]:
+    """Return the degrees of an axis of experts: those that divide the ranks, 1 where there are none."""
+    setting = space.setting
+    has_axis = setting.splits_over(axis) and getattr(setting.framework, axis)
+    degrees = divisors(ranks) if has_axis else (1,)
+    return [
+        degree for degree in degrees if degree_is_legal(setting, axis, degree) and space.allowed(axis, degree)
+    ]
 
 
 def _context_degrees(space: Space, devices: int) -> list[int]:
-    length = space.setting.job.sequence_length
-    if not space.setting.framework.context_parallel or space.setting.job.attention is not AttentionKind.FLASH:
-        return [1] if space.allowed("context_parallel", 1) else []
+    setting = space.setting
+    fused = setting.job.attention is AttentionKind.FLASH
+    can_split = setting.framework.context_parallel and fused and setting.sequence_lengths
     return [
         degree
-        for degree in divisors(devices)
-        if (degree == 1 or length % (2 * degree) == 0) and space.allowed("context_parallel", degree)
+        for degree in (divisors(devices) if can_split else (1,))
+        if space.allowed("context_parallel", degree)
+        and degree_is_legal(setting, "context_parallel", degree)
+        and (degree == 1 or all(length % (2 * degree) == 0 for length in setting.sequence_lengths))
     ]
 
 
 def _sequence_parallel(space: Space, tensor_parallel: int) -> list[bool]:
-    choices = [False] if tensor_parallel == 1 else [False, True]
+    has_choice = tensor_parallel > 1 and bool(space.setting.sequence_lengths)
+    choices = [False, True] if has_choice else [False]
     return [choice for choice in choices if space.fixed("sequence_parallel") in {None, choice}]
 
 
@@ -289,8 +319,8 @@ def _names_mode(option: Recompute, fixed: object) -> bool:
 
 
 def _sequence_splits(space: Space, mesh: Mesh) -> bool:
-    length = space.setting.job.sequence_length // mesh.context_parallel
-    return not mesh.sequence_parallel or length % mesh.tensor_parallel == 0
+    lengths = (length // mesh.context_parallel for length in space.setting.sequence_lengths)
+    return not mesh.sequence_parallel or all(length % mesh.tensor_parallel == 0 for length in lengths)
 
 
 def _is_considered(space: Space, mesh: Mesh, batch: Batch, schedule: Schedule) -> bool:
@@ -369,6 +399,8 @@ def _probe(space: Space) -> Layout:
             tensor_parallel=tensor,
             context_parallel=context,
             pipeline_parallel=pipeline,
+            expert_parallel=number(EXPERT_AXIS, 1),
+            expert_tensor_parallel=number(EXPERT_TENSOR_AXIS, 1),
             sequence_parallel=bool(space.fixed("sequence_parallel")),
         ),
         batch=Batch(micro_batch_size=size, num_micro_batches=passes),

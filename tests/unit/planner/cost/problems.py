@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from planner.cost.pipeline import Assignment, FixedPart, LayerOption, PipelineProblem
+from planner.cost.pipeline import Assignment, FixedPart, LayerClass, LayerOption, PipelineProblem
 from planner.cost.schedules import PipelineShape
 from planner.strategy import Recompute, RecomputeMode, ScheduleName
 
@@ -54,6 +54,18 @@ layer_options = st.builds(
 
 
 @st.composite
+def layer_classes(draw: st.DrawFn, *, max_options: int, min_options: int = 1) -> LayerClass:
+    """Draw the layers of one class."""
+    return LayerClass(
+        options=tuple(draw(st.lists(layer_options, min_size=min_options, max_size=max_options))),
+        static_bytes=draw(sizes),
+        optimizer_ns=draw(durations),
+        gather_ns=draw(durations),
+        reduce_ns=draw(durations),
+    )
+
+
+@st.composite
 def problems(
     draw: st.DrawFn, *, max_stages: int = 4, max_layers: int = 10, max_options: int = 3
 ) -> PipelineProblem:
@@ -61,12 +73,8 @@ def problems(
     shape = draw(shapes(max_stages=max_stages))
     return PipelineProblem(
         shape=shape,
-        num_layers=draw(st.integers(shape.num_chunks, max(max_layers, shape.num_chunks))),
-        options=tuple(draw(st.lists(layer_options, min_size=1, max_size=max_options))),
-        static_bytes=draw(sizes),
-        optimizer_ns=draw(durations),
-        gather_ns=draw(durations),
-        reduce_ns=draw(durations),
+        classes=(draw(layer_classes(max_options=max_options)),),
+        sequence=(0,) * draw(st.integers(shape.num_chunks, max(max_layers, shape.num_chunks))),
         every=draw(st.sampled_from([FixedPart(), FixedPart(forward_ns=3, backward_ns=5)])),
         first=draw(fixed_parts),
         last=draw(fixed_parts),

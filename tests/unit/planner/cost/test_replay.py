@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.cost.pipeline import ChunkCosts, FixedPart, LayerOption, PipelineProblem, chunk_costs
+from planner.cost.pipeline import ChunkCosts, FixedPart, LayerClass, LayerOption, PipelineProblem, chunk_costs
 from planner.cost.replay import replay
 from planner.cost.schedules import Pass, PipelineShape, stage_orders
 from planner.strategy import Recompute, ScheduleName
@@ -119,12 +119,8 @@ def even_problem(*, stages: int, virtual_stages: int, micro_batches: int) -> Pip
     option = LayerOption(recompute=Recompute(), forward_ns=2, backward_ns=4, saved_bytes=1, working_bytes=0)
     return PipelineProblem(
         shape=shape,
-        num_layers=stages * virtual_stages,
-        options=(option,),
-        static_bytes=0,
-        optimizer_ns=0,
-        gather_ns=0,
-        reduce_ns=0,
+        classes=(LayerClass(options=(option,), static_bytes=0, optimizer_ns=0, gather_ns=0, reduce_ns=0),),
+        sequence=(0,) * (stages * virtual_stages),
         every=FixedPart(),
         first=FixedPart(),
         last=FixedPart(),

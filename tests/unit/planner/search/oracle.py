@@ -33,7 +33,8 @@ def small_problems(draw: st.DrawFn) -> PipelineProblem:
     """Draw a problem with few enough plans to try them all."""
     problem = draw(problems(max_stages=3, max_layers=5))
     while len(problem.options) ** problem.num_layers > MOST_CHOICES:
-        problem = replace(problem, options=problem.options[:-1])
+        (only,) = problem.classes
+        problem = replace(problem, classes=(replace(only, options=only.options[:-1]),))
     return problem
 
 

@@ -1,0 +1,280 @@
+"""The full form of a plan, both ways: a layout and how many layers each chunk runs how."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+from planner.cost.geometry import stage_devices
+from planner.cost.pipeline import Assignment
+from planner.errors import InvalidRequest
+from planner.expansion import FixedPlan, with_modules
+from planner.framework import Framework
+from planner.legality import Setting
+from planner.strategy import (
+    Chunk,
+    DeviceRange,
+    LayerOffload,
+    LayerRange,
+    Layout,
+    Mesh,
+    Recompute,
+    RecomputeMode,
+    Stage,
+    StagePlacement,
+    TrainingPlan,
+    Violation,
+)
+from planner.workload.body import Body
+from planner.workload.layers import Layer
+
+NOTHING_RECOMPUTED: Final = Recompute()
+RECOMPUTE_ORDER: Final = (RecomputeMode.NONE, RecomputeMode.SELECTIVE, RecomputeMode.FULL)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Place:
+    """A layer by its role and its number among those of that role, and how it is recomputed."""
+
+    kind: str
+    number: int
+    recompute: Recompute = NOTHING_RECOMPUTED
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def read_full_plan(plan: TrainingPlan, setting: Setting) -> FixedPlan:
+    """Return what a full plan means; layers that are missing, repeated or misplaced are violations."""
+    _refuse_unpriced(plan)
+    chunks, counted = _chunks_in_order(plan), _counted_places(setting.body)
+    options = _recompute_options(chunks, counted, setting.framework)
+    layout = Layout(
+        mesh=plan.mesh,
+        batch=plan.batch,
+        schedule=plan.schedule,
+        sharding=plan.sharding,
+        recompute=options,
+    )
+    violations = tuple(_chain_violations(plan, chunks, setting.body))
+    if violations:
+        return FixedPlan(layout=layout, assignment=None, violations=violations)
+    assignment = tuple(_counts(chunk, counted, options, setting) for chunk in chunks)
+    return FixedPlan(layout=layout, assignment=assignment)
+
+
+def _counted_places(body: Body) -> dict[tuple[str, int], int]:
+    """Return the class of every counted layer by its role and number."""
+    places = _chain_places(body)
+    ends = accumulate((len(unit) for unit in body.units), initial=len(body.first))
+    next(ends)
+    return {places[end - 1]: number for end, number in zip(ends, body.sequence, strict=True)}
+
+
+def _counts(
+    chunk: Chunk, counted: dict[tuple[str, int], int], options: Sequence[Recompute], setting: Setting
+) -> tuple[int, ...]:
+    """Return how many layers of a chunk run how, class by class."""
+    found: Counter[tuple[int, Recompute]] = Counter()
+    for layers in chunk.layers:
+        mode = with_modules(layers.recompute, setting.framework)
+        for number in range(layers.first, layers.first + layers.count):
+            if (layers.kind, number) in counted:
+                found[counted[layers.kind, number], mode] += 1
+    classes = range(len(setting.body.classes))
+    return tuple(found[number, option] for number in classes for option in options)
+
+
+def _chunks_in_order(plan: TrainingPlan) -> list[Chunk]:
+    placed = [(chunk.virtual_stage, stage.stage, chunk) for stage in plan.stages for chunk in stage.chunks]
+    return [chunk for _, _, chunk in sorted(placed, key=lambda entry: entry[:2])]
+
+
+def _recompute_options(
+    chunks: Sequence[Chunk], counted: dict[tuple[str, int], int], framework: Framework
+) -> tuple[Recompute, ...]:
+    kinds = {kind for kind, _ in counted}
+    found = {
+        with_modules(layers.recompute, framework)
+        for chunk in chunks
+        for layers in chunk.layers
+        if layers.kind in kinds
+    }
+    ranked = sorted(found, key=lambda option: (RECOMPUTE_ORDER.index(option.mode), option.modules))
+    return tuple(ranked) or (Recompute(),)
+
+
+def _refuse_unpriced(plan: TrainingPlan) -> None:
+    """Refuse what the plan form can say and the cost model cannot price yet."""
+    for stage in plan.stages:
+        for number, chunk in enumerate(stage.chunks):
+            for index, layers in enumerate(chunk.layers):
+                pointer = f"/plan/stages/{stage.stage}/chunks/{number}/layers/{index}"
+                for word, differs in (
+                    ("offload", layers.offload != LayerOffload()),
+                    ("mesh", layers.mesh is not None),
+                    ("sharding", layers.sharding is not None),
+                    ("of", layers.of is not None),
+                ):
+                    if differs:
+                        raise InvalidRequest(
+                            f"a layer's own {word} cannot be priced yet", pointer=f"{pointer}/{word}"
+                        )
+
+
+def _chain_violations(plan: TrainingPlan, chunks: Sequence[Chunk], body: Body) -> list[Violation]:
+    """Check that the chunks, in execution order, hold the model's chain exactly once."""
+    expected = _chain_places(body)
+    stages, turns = plan.mesh.pipeline_parallel, plan.schedule.virtual_stages
+    if len(chunks) != stages * turns:
+        rule = f"{stages} stages of {turns} chunks are {stages * turns} chunks, the plan lists {len(chunks)}"
+        return [Violation(pointer="/plan/stages", rule=rule, nearest_legal=(stages * turns,))]
+    listed = [
+        (layers.kind, layers.first + offset)
+        for chunk in chunks
+        for layers in chunk.layers
+        for offset in range(layers.count)
+    ]
+    if listed == expected:
+        return list(_split_violations(chunks, body))
+    position = next(
+        (i for i, (ours, theirs) in enumerate(zip(listed, expected, strict=False)) if ours != theirs),
+        min(len(listed), len(expected)),
+    )
+    wanted = expected[position] if position < len(expected) else None
+    found = listed[position] if position < len(listed) else None
+    rule = (
+        f"layer {position} in execution order must be {_layer_name(wanted)}, "
+        f"the plan has {_layer_name(found)}"
+    )
+    return [Violation(pointer="/plan/stages", rule=rule)]
+
+
+def _split_violations(chunks: Sequence[Chunk], body: Body) -> Iterator[Violation]:
+    """Check that chunks end where stages can: before a counted layer with what goes with it, or after all."""
+    places = _chain_places(body)
+    legal = set(accumulate((len(unit) for unit in body.units), initial=len(body.first)))
+    sizes = (sum(layers.count for layers in chunk.layers) for chunk in chunks)
+    for end in list(accumulate(sizes))[:-1]:
+        if end not in legal:
+            last = "what precedes the first counted layer sits in the first chunk, what follows the last one "
+            last += "in the last, and what stands between two of them goes with the second"
+            rule = f"no chunk can end after {_layer_name(places[end - 1] if end else None)}: {last}"
+            yield Violation(pointer="/plan/stages", rule=rule)
+
+
+def _layer_name(entry: tuple[str, int] | None) -> str:
+    return f"{entry[0]} {entry[1]}" if entry else "nothing"
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def full_plan(layout: Layout, assignment: Assignment, setting: Setting) -> TrainingPlan:
+    """Return the full form of a layout and an assignment of layers.
+
+    Within a chunk the most recomputed layers of a class come first: equal layers cost the same in any
+    order, and this one is canonical.
+    """
+    stages = layout.mesh.pipeline_parallel
+    chunks = _chunk_ranges(layout, assignment, setting.body)
+    return TrainingPlan(
+        mesh=layout.mesh,
+        batch=layout.batch,
+        schedule=layout.schedule,
+        sharding=layout.sharding,
+        stages=tuple(
+            Stage(
+                stage=stage,
+                placement=(_placement(layout.mesh, stage, setting),),
+                chunks=tuple(
+                    Chunk(virtual_stage=turn, layers=chunks[turn * stages + stage])
+                    for turn in range(layout.schedule.virtual_stages)
+                ),
+            )
+            for stage in range(stages)
+        ),
+    )
+
+
+def _placement(mesh: Mesh, stage: int, setting: Setting) -> StagePlacement:
+    return StagePlacement(
+        node_group=setting.cluster.node_groups[0].name,
+        devices=tuple(
+            DeviceRange(first=first, count=count, stride=stride)
+            for first, count, stride in stage_devices(mesh, stage)
+        ),
+        data_parallel=mesh.data_parallel,
+        tensor_parallel=mesh.tensor_parallel,
+        context_parallel=mesh.context_parallel,
+    )
+
+
+def _chain_places(body: Body) -> list[tuple[str, int]]:
+    """Return the role of every layer of a chain and its number among those of that role, in order."""
+    seen: Counter[str] = Counter()
+    places = []
+    for layer in _chain(body):
+        places.append((layer.kind, seen[layer.kind]))
+        seen[layer.kind] += 1
+    return places
+
+
+def _chain(body: Body) -> Iterator[Layer]:
+    yield from body.first
+    for unit in body.units:
+        yield from unit
+    yield from body.last
+
+
+def _chunk_ranges(layout: Layout, assignment: Assignment, body: Body) -> list[tuple[LayerRange, ...]]:
+    names, units = iter(_chain_places(body)), iter(body.sequence)
+    last = len(assignment) - 1
+
+    def take(count: int, recompute: Recompute = NOTHING_RECOMPUTED) -> list[_Place]:
+        return [_Place(kind=k, number=n, recompute=recompute) for k, n in (next(names) for _ in range(count))]
+
+    ranges = []
+    for chunk, counts in enumerate(assignment):
+        places = take(len(body.first)) if chunk == 0 else []
+        numbers = [next(units) for _ in range(sum(counts))]
+        for number, mode in zip(numbers, _modes(numbers, counts, layout.recompute), strict=True):
+            places += take(len(body.classes[number]), mode)
+        places += take(len(body.last)) if chunk == last else []
+        ranges.append(tuple(_ranges(places)))
+    return ranges
+
+
+def _modes(
+    numbers: Sequence[int], counts: Sequence[int], options: Sequence[Recompute]
+) -> Iterator[Recompute]:
+    """Yield how each layer of a chunk runs, given the class of each and how many of a class run how."""
+    left = {
+        number: iter(
+            [
+                option
+                for option, count in reversed(
+                    list(zip(options, counts[number * len(options) :], strict=False))
+                )
+                for _ in range(count)
+            ]
+        )
+        for number in set(numbers)
+    }
+    return (next(left[number]) for number in numbers)
+
+
+def _ranges(places: Sequence[_Place]) -> Iterator[LayerRange]:
+    """Yield consecutive layers of one role that run alike as one entry."""
+    start = 0
+    for end in range(1, len(places) + 1):
+        first = places[start]
+        if end < len(places) and _continues(first, places[end], end - start):
+            continue
+        yield LayerRange(kind=first.kind, first=first.number, count=end - start, recompute=first.recompute)
+        start = end
+
+
+def _continues(first: _Place, other: _Place, offset: int) -> bool:
+    return (other.kind, other.number, other.recompute) == (first.kind, first.number + offset, first.recompute)
