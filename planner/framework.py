@@ -1,11 +1,11 @@
 """The traits of a training framework: what it overlaps, keeps, supports and refuses."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
-from planner.job import AttentionKind, Precision
+from planner.job import AttentionKind, Job, Precision
 from planner.strategy import Recompute, RecomputeMode, ScheduleName, ZeroStage
 from planner.units import Seconds
 
@@ -25,6 +25,35 @@ SELECTIVE_RECOMPUTE: Final = Recompute(mode=RecomputeMode.SELECTIVE, modules=("c
 FULL_RECOMPUTE: Final = Recompute(mode=RecomputeMode.FULL)
 
 
+class ChosenFormat(StrEnum):
+    """A number format that a framework may let a job choose, by the job's word for it."""
+
+    GRADIENT = "gradient_dtype"
+    MASTER_WEIGHT = "master_weight_dtype"
+    MOMENTS = "optimizer_state_dtype"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StateFormats:
+    """The number formats that a job asks for; None as the framework does."""
+
+    gradient: Precision | None = None
+    master_weight: Precision | None = None
+    moments: Precision | None = None
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """Return what a job asks for."""
+        return cls(
+            gradient=job.gradient_dtype,
+            master_weight=job.master_weight_dtype,
+            moments=job.optimizer_state_dtype,
+        )
+
+
+AS_THE_FRAMEWORK_DOES: Final = StateFormats()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateWidths:
     """Bytes per parameter of each state, before sharding.
@@ -32,14 +61,20 @@ class StateWidths:
     ``parameter`` is what rests on the device, ``compute`` the width that matrix products read and
     that gathers move, ``gradient`` the accumulated and reduced gradient, ``held_gradient`` all that
     is kept of it (some keep the low-precision one besides), ``optimizer`` the master
-    weight (where it isn't the parameter itself) and the moments.
+    weight (``master``, where it isn't the parameter itself) and the moments, ``moment`` one of those.
     """
 
-    parameter: int
-    compute: int
-    gradient: int
-    held_gradient: int
-    optimizer: int
+    parameter: float
+    compute: float
+    gradient: float
+    held_gradient: float
+    optimizer: float
+    master: float = 0
+    moment: float = FP32_BYTES
+
+    def with_moments(self, bytes_per_parameter: float) -> Self:
+        """Return the widths with so many bytes of moments per parameter."""
+        return replace(self, optimizer=self.master + bytes_per_parameter)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,6 +131,8 @@ class Framework:
     pipeline_zero_stages: tuple[ZeroStage, ...] = tuple(ZeroStage)
     """ZeRO stages that the framework allows beside a pipeline."""
     refused_precisions: tuple[Precision, ...] = ()
+    chosen_formats: tuple[ChosenFormat, ...] = ()
+    """The formats of states that a job may choose."""
     unfused_precisions: tuple[Precision, ...] = ()
     """Precisions in which attention runs unfused where the job doesn't say."""
     default_sequence_parallel: bool = False
@@ -106,18 +143,42 @@ class Framework:
     overlaps_transfers: tuple[ScheduleName, ...] = (ScheduleName.INTERLEAVED,)
     """Schedules whose sends run beside the next pass; in the others a send occupies its stage."""
 
-    def widths(self, precision: Precision, *, moment_values: int) -> StateWidths:
-        """Return the bytes per parameter of each state with an optimizer of so many fp32 moments."""
+    def widths(
+        self, precision: Precision, *, moment_values: float, formats: StateFormats = AS_THE_FRAMEWORK_DOES
+    ) -> StateWidths:
+        """Return the bytes per parameter of each state with an optimizer of so many moments.
+
+        Formats that the framework does not let one choose are as it does. Where the parameter is its own
+        master, gradient and moments are as wide as it, as PyTorch makes them.
+        """
+        asked = self.allowed(formats)
         compute = precision.activation_bytes
-        parameter = compute if self.keeps_master_weights else FP32_BYTES
-        master = FP32_BYTES if self.keeps_master_weights and parameter < FP32_BYTES else 0
-        gradient = self.gradient_bytes.get(precision, FP32_BYTES)
+        wanted = FP32_BYTES if asked.master_weight is None else asked.master_weight.stored_bytes
+        parameter = compute if self.keeps_master_weights else wanted
+        master = wanted if self.keeps_master_weights and wanted != parameter else 0
+        own = FP32_BYTES if self.keeps_master_weights else parameter
+        gradient = self.gradient_bytes.get(precision, own)
+        if asked.gradient is not None:
+            gradient = asked.gradient.stored_bytes
+        moment = own if asked.moments is None else asked.moments.stored_bytes
         return StateWidths(
             parameter=parameter,
             compute=compute,
             gradient=gradient,
             held_gradient=gradient + (compute if self.keeps_low_gradients else 0),
-            optimizer=master + FP32_BYTES * moment_values,
+            optimizer=master + moment * moment_values,
+            master=master,
+            moment=moment,
+        )
+
+    def allowed(self, formats: StateFormats) -> StateFormats:
+        """Return those formats that the framework lets a job choose."""
+        return StateFormats(
+            gradient=formats.gradient if ChosenFormat.GRADIENT in self.chosen_formats else None,
+            master_weight=(
+                formats.master_weight if ChosenFormat.MASTER_WEIGHT in self.chosen_formats else None
+            ),
+            moments=formats.moments if ChosenFormat.MOMENTS in self.chosen_formats else None,
         )
 
     def default_attention(self, precision: Precision) -> AttentionKind:

@@ -10,7 +10,14 @@ from dataclasses import replace
 from typing import Final
 
 from planner.errors import UnknownName
-from planner.framework import FULL_RECOMPUTE, NO_RECOMPUTE, SELECTIVE_RECOMPUTE, Framework, Grain
+from planner.framework import (
+    FULL_RECOMPUTE,
+    NO_RECOMPUTE,
+    SELECTIVE_RECOMPUTE,
+    ChosenFormat,
+    Framework,
+    Grain,
+)
 from planner.job import Precision
 from planner.names import nearest_names
 from planner.strategy import ScheduleName, ZeroStage
@@ -27,6 +34,8 @@ MEGATRON_CORE: Final = Framework(
     recompute=_ALL_RECOMPUTE,
     recompute_grain=Grain.JOB,
     gradient_bytes={Precision.FP16: 2},
+    # --main-grads-dtype, --main-params-dtype and --exp-avg-dtype of its precision-aware optimizer.
+    chosen_formats=tuple(ChosenFormat),
     keeps_master_weights=True,
     vocabulary_multiple=128,
     default_zero_stage=ZeroStage.OPTIMIZER,
@@ -71,6 +80,8 @@ PYTORCH: Final = Framework(
     recompute=_ALL_RECOMPUTE,
     recompute_grain=Grain.LAYER,
     gradient_bytes={},
+    # The module's own dtype; gradients and moments follow it.
+    chosen_formats=(ChosenFormat.MASTER_WEIGHT,),
     keeps_master_weights=False,
     vocabulary_multiple=1,
     default_zero_stage=ZeroStage.PARAMETERS,
@@ -101,6 +112,8 @@ DEEPSPEED: Final = replace(
     recompute_grain=Grain.JOB,
     keeps_master_weights=True,
     gradient_bytes={Precision.FP16: 2, Precision.BF16: 2},
+    # data_types.grad_accum_dtype, bf16_master_weights_and_grads, bf16_optimizer_states.
+    chosen_formats=tuple(ChosenFormat),
     pipeline_zero_stages=_WITHOUT_SHARDED_GRADIENTS,
     context_parallel=False,
     default_zero_stage=ZeroStage.NONE,
@@ -116,6 +129,8 @@ NANOTRON: Final = replace(
     zero_stages=_WITHOUT_SHARDED_GRADIENTS,
     recompute=_WHOLE_LAYERS,
     gradient_bytes={},
+    # accumulate_grad_in_fp32 alone.
+    chosen_formats=(ChosenFormat.GRADIENT,),
     vocabulary_multiple=1,
     context_parallel=False,
     uneven_by_default=True,
@@ -154,6 +169,8 @@ MAXTEXT: Final = replace(
     zero_stages=(ZeroStage.NONE, ZeroStage.OPTIMIZER, ZeroStage.PARAMETERS),
     recompute=_WHOLE_LAYERS,
     recompute_grain=Grain.JOB,
+    # weight_dtype, grad_dtype, mu_dtype.
+    chosen_formats=tuple(ChosenFormat),
     hides_tensor_parallel_backward=True,
     launch_seconds_per_kernel=1e-6,
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from planner.units import Flops
+from planner.optimizers import OPTIMIZERS, Optimizer
 
 
 class Precision(StrEnum):
@@ -25,6 +25,15 @@ class Precision(StrEnum):
         """Bytes of one element of a saved activation and of a weight kept for compute."""
         return 4 if self in {Precision.FP32, Precision.TF32} else 2
 
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of one element of a gradient, a master weight or a moment kept in this format."""
+        return self.activation_bytes if self in {Precision.FP32, Precision.TF32, *HALVES} else 1
+
+
+HALVES: Final = frozenset({Precision.FP16, Precision.BF16})
+"""The formats of two bytes."""
+
 
 class AttentionKind(StrEnum):
     """How the attention core runs: one fused kernel, or matrix products around a softmax."""
@@ -43,32 +52,50 @@ ATTENTION_ALIASES: Final[Mapping[str, AttentionKind]] = {
 """Names that frameworks and people use for either kind."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Optimizer:
-    """An optimizer by what it keeps and computes for each trained parameter."""
+class TrainableKind(StrEnum):
+    """What is trained: the layers themselves, or low-rank adapters beside their products."""
 
-    name: str
-    moment_values: int
-    """Values kept per parameter besides the master weight (Adam: two moments)."""
-    flops_per_parameter: Flops
+    FULL = "full"
+    LORA = "lora"
 
 
-OPTIMIZERS: Final[Mapping[str, Optimizer]] = {
-    optimizer.name: optimizer
-    for optimizer in (
-        Optimizer(name="sgd", moment_values=1, flops_per_parameter=4.0),
-        Optimizer(name="adam", moment_values=2, flops_per_parameter=12.0),
-        Optimizer(name="adamw", moment_values=2, flops_per_parameter=14.0),
-    )
-}
+class BaseFormat(StrEnum):
+    """How the frozen products under adapters rest in memory."""
+
+    NF4 = "nf4"
+    INT8 = "int8"
+    BF16 = "bf16"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trainable:
-    """Which parameters are trained; only full training is priced so far."""
+    """Which parameters are trained.
 
-    kind: str = "full"
+    ``frozen`` names kinds of layers that stay as they are. With adapters everything else does too:
+    each product that ``targets`` names (None: every one of attention, MLP, experts and mixers) gets one of
+    ``rank``, and rests in ``base_format`` (None: the format of compute).
+    """
+
+    kind: TrainableKind = TrainableKind.FULL
     frozen: tuple[str, ...] = ()
+    rank: int = 16
+    targets: tuple[str, ...] | None = None
+    base_format: BaseFormat | None = None
+
+    @property
+    def has_adapters(self) -> bool:
+        """Whether adapters are trained in place of the layers."""
+        return self.kind is TrainableKind.LORA
+
+
+class Loss(StrEnum):
+    """What is minimised. All but DPO are the loss of the model's own head."""
+
+    CAUSAL_LM = "causal_lm"
+    MASKED_LM = "masked_lm"
+    SEQ2SEQ_LM = "seq2seq_lm"
+    CLASSIFICATION = "classification"
+    DPO = "dpo"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,6 +117,7 @@ class Job:
     optimizer_state_dtype: Precision | None = None
     attention: AttentionKind = AttentionKind.FLASH
     trainable: Trainable = Trainable()
+    loss: Loss = Loss.CAUSAL_LM
     expert_imbalance: float = 1.0
 
 

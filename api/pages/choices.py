@@ -10,7 +10,8 @@ from api.pages.request_summary import words
 from api.schemas.constraints import Technique
 from planner.cluster_presets import cluster_preset_document, cluster_preset_names
 from planner.frameworks import FRAMEWORKS
-from planner.job import OPTIMIZERS, Precision
+from planner.job import Precision
+from planner.optimizers import OPTIMIZERS
 from planner.strategy import RecomputeMode, ScheduleName
 from planner.workload.presets import preset_names, preset_workload
 

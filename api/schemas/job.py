@@ -1,6 +1,6 @@
 """The training job on the wire: batch, sequence, precision, optimizer, framework, what is trained."""
 
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -19,12 +19,27 @@ from api.schemas.document import (
 )
 from planner.errors import InvalidRequest
 from planner.frameworks import framework_by_name
-from planner.job import ATTENTION_ALIASES, OPTIMIZERS, AttentionKind, Job, Precision, Trainable
+from planner.job import (
+    ATTENTION_ALIASES,
+    AttentionKind,
+    BaseFormat,
+    Job,
+    Loss,
+    Precision,
+    Trainable,
+    TrainableKind,
+)
+from planner.optimizers import OPTIMIZER_ALIASES, OPTIMIZERS
 from planner.workload.layers import Workload
 from planner.workload.samples import has_sequence, with_samples
 
 KnownPrecision = Annotated[Precision, one_of(Precision)]
-KnownOptimizer = Annotated[str, one_of(OPTIMIZERS)]
+KnownOptimizer = Annotated[
+    str,
+    one_of(OPTIMIZERS),
+    BeforeValidator(lambda name: OPTIMIZER_ALIASES.get(name, name) if isinstance(name, str) else name),
+    Field(json_schema_extra={"enum": list(OPTIMIZERS)}),
+]
 KnownAttention = Annotated[
     AttentionKind,
     one_of(AttentionKind),
@@ -34,26 +49,54 @@ Imbalance = Annotated[float, Number, Field(ge=1, le=1e6, allow_inf_nan=False)]
 Pixels = Annotated[int, WholeNumber, Field(ge=1, le=10**6)]
 ImageCount = Annotated[int, WholeNumber, Field(ge=0, le=10**6)]
 LoraRank = Annotated[int, WholeNumber, Field(ge=1, le=10**6)]
+KnownTrainable = Annotated[TrainableKind, one_of(TrainableKind)]
+KnownBaseFormat = Annotated[BaseFormat, one_of(BaseFormat)]
+KnownLoss = Annotated[Loss, one_of(Loss)]
+DEFAULT_TRAINABLE: Final = Trainable()
+MAX_NAMES: Final = 100
+"""Kinds of layers, or names of products, that a list may hold."""
 
 
 class TrainableDocument(InputDocument):
     """Which parameters are trained: all but the frozen kinds of layers, or low-rank adapters."""
 
-    kind: Name = Field(default="full", description="full or lora.")
+    kind: KnownTrainable = Field(default=TrainableKind.FULL, description="full or lora.")
     frozen: tuple[Name, ...] = Field(
-        default=(), description="Kinds of layers that stay as they are.", json_schema_extra=EXPERIMENTAL
+        default=(),
+        max_length=MAX_NAMES,
+        description="Kinds of layers that stay as they are; with lora: that get no adapters.",
     )
-    rank: LoraRank | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
-    targets: tuple[Name, ...] | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
-    base_dtype: Name | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
+    rank: LoraRank | None = Field(
+        default=None, description=f"Of the adapters; null: {DEFAULT_TRAINABLE.rank}, with lora."
+    )
+    targets: tuple[Name, ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_NAMES,
+        description="Products that get adapters, as PEFT and Megatron name them (q_proj, linear_qkv); null: "
+        "every one of attention, MLP, experts and mixers.",
+    )
+    base_dtype: KnownBaseFormat | None = Field(
+        default=None, description="How the products under adapters rest in memory; null: as they compute."
+    )
 
     @model_validator(mode="after")
     def _adapters_are_lora(self) -> Self:
         """Refuse the fields of adapters beside another kind."""
         for field in ("rank", "targets", "base_dtype"):
-            if self.kind != "lora" and getattr(self, field) is not None:
+            if self.kind is not TrainableKind.LORA and getattr(self, field) is not None:
                 raise PydanticCustomError("trainable", 'goes with kind "lora" only', {"field": field})
         return self
+
+    def to_trainable(self) -> Trainable:
+        """Return what the document says is trained."""
+        return Trainable(
+            kind=self.kind,
+            frozen=self.frozen,
+            rank=DEFAULT_TRAINABLE.rank if self.rank is None else self.rank,
+            targets=self.targets,
+            base_format=self.base_dtype,
+        )
 
 
 class JobDocument(InputDocument):
@@ -78,8 +121,14 @@ class JobDocument(InputDocument):
     )
     compile: Flag | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
     trainable: TrainableDocument = TrainableDocument()
-    loss: Name = Field(default="causal_lm", json_schema_extra=EXPERIMENTAL)
-    reference_model: Name | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
+    loss: KnownLoss = Field(
+        default=Loss.CAUSAL_LM,
+        description="That of the model's own head, or dpo: pairs of sequences (chosen, rejected) against a "
+        "frozen reference model.",
+    )
+    reference_model: Name | None = Field(
+        default=None, description="Preset of the reference model of dpo; null: the same model."
+    )
     images_per_sample: ImageCount = Field(default=0, json_schema_extra=EXPERIMENTAL)
     image_size: Pixels | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
     sequence_lengths: tuple[tuple[TokenCount, Share], ...] | None = Field(
@@ -134,6 +183,7 @@ class JobDocument(InputDocument):
             master_weight_dtype=self.master_weight_dtype,
             optimizer_state_dtype=self.optimizer_state_dtype,
             attention=self.attention_or_default(),
-            trainable=Trainable(kind=self.trainable.kind, frozen=self.trainable.frozen),
+            trainable=self.trainable.to_trainable(),
+            loss=self.loss,
             expert_imbalance=self.expert_imbalance,
         )

@@ -6,7 +6,8 @@ from typing import Final
 
 from planner.framework import Framework
 from planner.frameworks import framework_by_name
-from planner.job import OPTIMIZERS, AttentionKind, Job, Optimizer, Precision
+from planner.job import AttentionKind, Job, Precision
+from planner.optimizers import OPTIMIZERS, Optimizer
 from planner.validation.rows import Reader, UnusableRow
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from planner.cluster_presets import cluster_from_preset
 from planner.framework import FULL_RECOMPUTE, SELECTIVE_RECOMPUTE
-from planner.job import OPTIMIZERS, AttentionKind, Constraints, Job, Precision, SolverLimits
+from planner.job import AttentionKind, Constraints, Job, Precision, SolverLimits
+from planner.optimizers import OPTIMIZERS
 from planner.plan import Result
 from planner.planning import PlanRequest, evaluate_plan
 from planner.profile import builtin_profile

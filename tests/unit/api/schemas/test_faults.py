@@ -54,7 +54,7 @@ def changed(place: str, value: object) -> dict[str, Any]:
         ("job/global_batch_size", 10**10, (10**9,)),
         ("job/sequence_length", 10**9, (10**8,)),
         ("job/precision", "bf61", ("bf16", "fp16")),
-        ("job/optimizer", "adamv", ("adam", "adamw")),
+        ("job/optimizer", "adamv", ("adam", "adamw", "adam_8bit")),
         ("job/compile", 1, ()),
         ("job/trainable/rank", 16, ()),
         ("cluster/num_devices", 0, (1,)),

@@ -4,7 +4,7 @@ import pytest
 
 from planner.cost.memory import buffer_bytes, state_bytes
 from planner.expansion import zero_sharding
-from planner.framework import StateWidths
+from planner.framework import StateFormats, StateWidths
 from planner.frameworks import FRAMEWORKS
 from planner.job import Precision
 from planner.strategy import ZeroStage
@@ -48,6 +48,29 @@ def test_a_trillion_parameters_over_1024_ranks_take_16_gigabytes() -> None:
 def test_bytes_per_parameter_of_adam(framework: str, precision: Precision, bytes_per_parameter: int) -> None:
     widths = FRAMEWORKS[framework].widths(precision, moment_values=2)
     assert widths.parameter + widths.held_gradient + widths.optimizer == bytes_per_parameter
+
+
+@pytest.mark.parametrize(
+    ("framework", "formats", "bytes_per_parameter"),
+    [
+        ("megatron-core", StateFormats(gradient=Precision.BF16), 2 + 2 + 12),
+        ("megatron-core", StateFormats(moments=Precision.BF16), 2 + 4 + 4 + 4),
+        ("megatron-core", StateFormats(moments=Precision.FP8), 2 + 4 + 4 + 2),
+        ("megatron-core", StateFormats(master_weight=Precision.FP16), 2 + 4 + 0 + 8),
+        ("deepspeed", StateFormats(master_weight=Precision.BF16, moments=Precision.BF16), 2 + 2 + 4),
+        # PyTorch's gradients and moments have the parameter's format, whatever else is asked for.
+        ("pytorch", StateFormats(master_weight=Precision.BF16), 2 + 2 + 4),
+        ("pytorch", StateFormats(moments=Precision.BF16), 4 + 4 + 8),
+    ],
+)
+def test_formats_that_a_job_asks_for(framework: str, formats: StateFormats, bytes_per_parameter: int) -> None:
+    widths = FRAMEWORKS[framework].widths(Precision.BF16, moment_values=2, formats=formats)
+    assert widths.parameter + widths.held_gradient + widths.optimizer == bytes_per_parameter
+
+
+def test_moments_of_a_factored_optimizer_come_on_top_of_the_master_weight() -> None:
+    widths = FRAMEWORKS["megatron-core"].widths(Precision.BF16, moment_values=0)
+    assert widths.with_moments(0.01).optimizer == pytest.approx(4.01)
 
 
 def test_fsdp_that_does_not_reshard_keeps_a_gathered_copy() -> None:
