@@ -13,6 +13,7 @@ from pathlib import Path
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
 from profiler.backend import detect_kind, num_devices
+from profiler.journal import OtherMachine
 from profiler.measuring import Order, run
 from profiler.processes import Place, place_from_torchrun, spawn
 from profiler.shapes import read_shapes
@@ -36,9 +37,13 @@ examples:
   torchrun --nproc-per-node 8 --nnodes 2 ... -m profiler --output here.json
       under torchrun, which says how many processes there are
 
-Results are written as they come: a run that is killed leaves what it had. What cannot be measured,
-for want of memory or time, stands with its reason under facts.skipped. Exit codes: 0 measured,
-1 nothing measured or a process died, 2 bad input.
+  python -m profiler --output here.json --drive-file /scratch/profile.tmp
+      also read and write 1 GiB of a drive, through a new file that is deleted afterwards
+
+Results are written as they come, every sample in a journal beside the profile: a run that is killed
+goes on when it is started again, and once it has ended the next one refines it. What cannot be
+measured, for want of memory or time, stands with its reason under facts.skipped. Exit codes: 0
+measured, 1 nothing measured or a process died, 2 bad input.
 """
 
 
@@ -54,6 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     try:
         _measure(order, processes, place=place)
+    except OtherMachine as error:
+        sys.stderr.write(f"profiler: {error}\n")
+        return BAD_INPUT
     except (ProcessExitedException, ProcessRaisedException) as error:
         sys.stderr.write(f"profiler: a process died; what was measured is in {order.output}\n{error}\n")
         return NOTHING_MEASURED
@@ -80,6 +88,9 @@ def _order(arguments: argparse.Namespace) -> Order:
         name=arguments.name,
         shapes=read_shapes(arguments.request) if arguments.request else None,
         seconds_limit=arguments.seconds_limit,
+        load_seconds=arguments.load_seconds,
+        drive_file=arguments.drive_file,
+        afresh=arguments.afresh,
     )
 
 
@@ -97,7 +108,8 @@ def _num_processes(wanted: int | None, kind: str, *, place: Place | None) -> int
 
 def _exit_code(output: Path) -> int:
     profile = json.loads(output.read_text())
-    return MEASURED if profile["kernels"] or profile["collectives"] else NOTHING_MEASURED
+    measured = (profile["kernels"], profile["collectives"], profile["transfers"])
+    return MEASURED if any(measured) else NOTHING_MEASURED
 
 
 def _require(condition: bool, message: str) -> None:  # noqa: FBT001 - reads as an assertion
@@ -128,6 +140,22 @@ def _parser() -> argparse.ArgumentParser:
         type=_seconds,
         metavar="S",
         help="about how long to measure, start-up aside (default: until done)",
+    )
+    parser.add_argument(
+        "--load-seconds",
+        type=_seconds,
+        default=0.0,
+        metavar="S",
+        help="load the devices for so long first and keep the rate that they sustain (default: not)",
+    )
+    parser.add_argument(
+        "--drive-file",
+        type=Path,
+        metavar="FILE",
+        help="a new file on the drive whose rate is wanted; it is deleted afterwards",
+    )
+    parser.add_argument(
+        "--afresh", action="store_true", help="forget what earlier runs left beside the profile"
     )
     parser.add_argument("--name", help="name of the profile (default: DEVICE/measured)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="what to measure")

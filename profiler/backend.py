@@ -8,7 +8,7 @@ import torch
 
 from planner.units import Bytes, Seconds
 from profiler import host
-from profiler.timing import Call, HostStopwatch, Stopwatch
+from profiler.timing import AtOnce, Call, HostStopwatch, Start, Stopwatch
 
 MEMORY_FRACTION = 0.8
 """Of the available memory, what operands and results may take; the rest is left to work space."""
@@ -19,6 +19,8 @@ MILLISECONDS_PER_SECOND = 1000
 NVIDIA_DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+FP8_CAPABILITY = (8, 9)
+"""NVIDIA's first tensor cores with eight-bit floats: Ada; Hopper is (9, 0)."""
 
 
 class Backend(Protocol):
@@ -59,6 +61,11 @@ class Backend(Protocol):
         """What the largest cache of such a device may hold; operands in turn fill as much."""
         ...
 
+    @property
+    def other_precisions(self) -> tuple[str, ...]:
+        """The precisions of products that a training run may take beside the default one."""
+        ...
+
     def device_name(self) -> str:
         """Return the name by which a cluster calls this device."""
         ...
@@ -95,7 +102,8 @@ class CpuBackend:
     collective_library: str = "gloo"
     intra_link: str | None = "loopback"
     default_dtype: str = "fp32"
-    cache_bytes: int = 32 * 2**20
+    cache_bytes: int = field(default_factory=host.cache_bytes)
+    other_precisions: tuple[str, ...] = ()
 
     def device_name(self) -> str:
         """Return model and cores of one process: half of a machine is another device than all of it."""
@@ -133,9 +141,31 @@ class EventStopwatch:
         for _ in range(times):
             call()
         ended.record()
-        ended.synchronize()
-        milliseconds: float = started.elapsed_time(ended)
-        return milliseconds / MILLISECONDS_PER_SECOND
+        return _seconds_between(started, ended)
+
+    def together(self, start: Start, call: Call, *, times: int) -> AtOnce:
+        """Return how long a collective takes on a stream beside that of ``times`` calls."""
+        started, called, communicated = _event(), _event(), _event()
+        beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        torch.cuda.synchronize()
+        started.record()
+        beside.wait_event(started)
+        with torch.cuda.stream(beside):
+            start().wait()
+            communicated.record()
+        for _ in range(times):
+            call()
+        called.record()
+        return AtOnce(
+            collective_seconds=_seconds_between(started, communicated),
+            calls_seconds=_seconds_between(started, called),
+        )
+
+
+def _seconds_between(started: torch.cuda.Event, ended: torch.cuda.Event) -> Seconds:
+    ended.synchronize()
+    milliseconds: float = started.elapsed_time(ended)
+    return milliseconds / MILLISECONDS_PER_SECOND
 
 
 def _event() -> torch.cuda.Event:
@@ -163,6 +193,11 @@ class CudaBackend:
         """The precision that a training run takes: bf16, fp16 where bf16 is only emulated."""
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
 
+    @property
+    def other_precisions(self) -> tuple[str, ...]:
+        """Eight-bit floats where the device has them."""
+        return ("fp8",) if self._eight_bits() else ()
+
     def device_name(self) -> str:
         """Return the driver's name with dashes, as Kubernetes labels a node's product."""
         return torch.cuda.get_device_name(self.device).replace(" ", "-")
@@ -179,7 +214,18 @@ class CudaBackend:
     def use_precision(self, name: str) -> torch.dtype | None:
         """Return torch's type for a precision; tf32 is fp32 whose products may round."""
         torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
+        if name == "fp8":
+            return self._eight_bits()
         return torch.float32 if name == "tf32" else _DTYPES.get(name)
+
+    def _eight_bits(self) -> torch.dtype | None:
+        """Return torch's type for eight-bit floats; AMD's third generation has one of its own."""
+        if torch.version.hip:
+            name = torch.cuda.get_device_properties(self.device).gcnArchName
+            own = {"gfx942": torch.float8_e4m3fnuz, "gfx950": torch.float8_e4m3fn}
+            return own.get(name.partition(":")[0])
+        has_them = torch.cuda.get_device_capability(self.device) >= FP8_CAPABILITY
+        return torch.float8_e4m3fn if has_them else None
 
     def software(self) -> dict[str, str | None]:
         """Return the versions of driver, toolkit and the collective library."""

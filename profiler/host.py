@@ -3,14 +3,19 @@
 import os
 import platform
 import re
+import socket
 from pathlib import Path
 
 CPU_INFO = Path("/proc/cpuinfo")
 MEMORY_INFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 BYTES_PER_KIB = 1024
 """The kernel writes kB in its files and means KiB."""
+
+USUAL_CACHE_BYTES = 32 * 2**20
+"""The last-level cache where nothing tells."""
 
 _NOISE = re.compile(r"\((r|tm|c)\)|@.*$|\b\d+-core\b|\bprocessor\b|\bcpu\b", re.IGNORECASE)
 """What vendors put into a model's name that doesn't tell two models apart."""
@@ -21,6 +26,11 @@ def cpu_model(cpu_info: Path = CPU_INFO) -> str:
     lines = cpu_info.read_text().splitlines() if cpu_info.exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, "") or platform.processor() or platform.machine()
+
+
+def node_name() -> str:
+    """Return the name by which the network knows this machine."""
+    return socket.gethostname()
 
 
 def slug(name: str) -> str:
@@ -34,6 +44,12 @@ def num_cores(cgroup: Path = CGROUP) -> int:
     quota = cgroup / "cpu.max"
     limit, _, period = quota.read_text().strip().partition(" ") if quota.exists() else ("max", "", "")
     return allowed if limit == "max" else max(1, min(allowed, int(limit) // int(period)))
+
+
+def cache_bytes(caches: Path = CACHES) -> int:
+    """Return the size of the largest cache that the first core has a part in."""
+    sizes = [int(size[:-1]) for file in caches.glob("index*/size") if (size := file.read_text().strip())]
+    return max(sizes) * BYTES_PER_KIB if sizes else USUAL_CACHE_BYTES
 
 
 def core_share(processes_per_node: int) -> str:

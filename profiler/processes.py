@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -44,12 +44,36 @@ class PeerFailed(RuntimeError):  # noqa: N818 - reads as what happened
         self.failure = failure
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupShape:
+    """Which ranks form groups: ``size`` of them, every ``stride``-th one, so many ``groups`` at once."""
+
+    size: int
+    stride: int = 1
+    groups: int = 1
+
+    def num_available(self, world_size: int) -> int:
+        """Return how many such groups there are room for without sharing a rank."""
+        return world_size // (self.size * self.stride) * self.stride
+
+    def members(self, group: int) -> tuple[int, ...]:
+        """Return the ranks of one of the groups: neighbours interlock, so that each node has some of all."""
+        block, offset = divmod(group, self.stride)
+        first = block * self.size * self.stride + offset
+        return tuple(first + self.stride * number for number in range(self.size))
+
+
 class Ranks(Protocol):
-    """The processes that measure one thing at the same time."""
+    """The processes that measure one thing at the same time, and the group that this one belongs to."""
 
     @property
-    def size(self) -> int:
-        """How many they are."""
+    def members(self) -> tuple[int, ...]:
+        """The ranks of this process's group, in their order."""
+        ...
+
+    @property
+    def has_this_process(self) -> bool:
+        """Whether this process takes part at all."""
         ...
 
     @property
@@ -70,7 +94,8 @@ class Ranks(Protocol):
 class Alone:
     """The only process."""
 
-    size: int = 1
+    members: tuple[int, ...] = (0,)
+    has_this_process: bool = True
     collective_group: distributed.ProcessGroup | None = None
 
     def exchange(self, value: Value) -> list[Value]:
@@ -83,12 +108,15 @@ class Alone:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Together:
-    """The first ``size`` of several processes, joined by torch."""
+    """Some of several processes, joined by torch, in one group or more."""
 
     size: int
+    """How many they are in all groups."""
+    members: tuple[int, ...]
+    has_this_process: bool
     collective_group: distributed.ProcessGroup | None
     control_group: distributed.ProcessGroup | None
-    """Gloo whatever the device, so that keeping in step leaves the device alone."""
+    """Of all groups. Gloo whatever the device, so that keeping in step leaves the device alone."""
 
     def exchange(self, value: Value) -> list[Value]:
         """See `Ranks.exchange`."""
@@ -145,28 +173,38 @@ def _work_at(rank: int, work: Callable[[Place, str], None], processes: int, meet
     work(Place(rank=rank, world_size=processes, local_rank=rank, processes_per_node=processes), meeting)
 
 
-def join(place: Place, *, meeting: str, library: str, sizes: set[int]) -> dict[int, Ranks]:
-    """Meet the other processes; return the groups of the first ranks, by size, for every size wanted.
+def join(
+    place: Place, *, meeting: str, library: str, shapes: Collection[GroupShape]
+) -> dict[GroupShape, Ranks]:
+    """Meet the other processes; return the groups of every shape wanted that there is room for.
 
     ``meeting`` is torch's ``init_method``. The group of all processes is always among them. A
     process outside a group gets it as well and must not use it.
     """
     if place.world_size == 1:
-        return {1: Alone()}
+        return {GroupShape(size=1): Alone()}
     distributed.init_process_group(
         library, init_method=meeting, rank=place.rank, world_size=place.world_size, timeout=TIMEOUT
     )
-    wanted = {size for size in sizes if 1 < size < place.world_size} | {place.world_size}
+    everyone = GroupShape(size=place.world_size)
+    room = {shape for shape in shapes if shape.num_available(place.world_size) >= shape.groups}
+    in_order = sorted(room | {everyone}, key=lambda shape: (shape.size, shape.stride, shape.groups))
     # Every process makes every group, in the same order, as torch asks for.
-    return {size: _first_ranks(size, library=library) for size in sorted(wanted)}
+    return {shape: _groups(shape, rank=place.rank, library=library) for shape in in_order}
 
 
-def _first_ranks(size: int, *, library: str) -> Together:
-    ranks = list(range(size))
+def _groups(shape: GroupShape, *, rank: int, library: str) -> Together:
+    members = [shape.members(number) for number in range(shape.groups)]
+    groups = [distributed.new_group(list(ranks), backend=library, timeout=TIMEOUT) for ranks in members]
+    everyone = sorted(rank for ranks in members for rank in ranks)
+    control_group = distributed.new_group(everyone, backend="gloo", timeout=TIMEOUT)
+    own = next((number for number, ranks in enumerate(members) if rank in ranks), 0)
     return Together(
-        size=size,
-        collective_group=distributed.new_group(ranks, backend=library, timeout=TIMEOUT),
-        control_group=distributed.new_group(ranks, backend="gloo", timeout=TIMEOUT),
+        size=len(everyone),
+        members=members[own],
+        has_this_process=rank in everyone,
+        collective_group=groups[own],
+        control_group=control_group,
     )
 
 

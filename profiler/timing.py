@@ -3,7 +3,7 @@
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,8 +27,31 @@ MAX_CALLS_PER_SAMPLE = 2**16
 """Where a clock that stands still ends the search for a sample that is long enough."""
 
 
+class Work(Protocol):
+    """A collective that was started and goes on by itself."""
+
+    def wait(self) -> object:
+        """Wait until it is done, or make the device wait."""
+        ...
+
+
+Start = Callable[[], Work]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AtOnce:
+    """How long a collective took, and the calls that ran meanwhile, all of them together."""
+
+    collective_seconds: Seconds
+    calls_seconds: Seconds
+
+
 class Stopwatch(Protocol):
     """Times a number of calls in a row: by the clock of the host, or by events on a device."""
+
+    def together(self, start: Start, call: Call, *, times: int) -> AtOnce:
+        """Return how long a collective takes, and ``times`` calls that run from when it starts."""
+        ...
 
     def seconds(self, call: Call, *, times: int) -> Seconds:
         """Return how long ``times`` calls in a row take, all of them together."""
@@ -48,6 +71,19 @@ class HostStopwatch:
             call()
         return self.now() - started
 
+    def together(self, start: Start, call: Call, *, times: int) -> AtOnce:
+        """Return how long a collective takes, and ``times`` calls that run from when it starts.
+
+        A collective that ends before the calls do counts as long as they: nobody looks meanwhile.
+        """
+        started = self.now()
+        work = start()
+        for _ in range(times):
+            call()
+        called = self.now()
+        work.wait()
+        return AtOnce(collective_seconds=self.now() - started, calls_seconds=called - started)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:
@@ -66,9 +102,18 @@ class Rules:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timing:
-    """The samples of one call, each in seconds per call, from every process that measured."""
+    """The samples of one call, each in seconds per call, from every process that measured.
+
+    ``by_rank`` has them once more by process, where each gave its own.
+    """
 
     samples: tuple[Seconds, ...]
+    by_rank: tuple[tuple[Seconds, ...], ...] = ()
+
+    @classmethod
+    def of(cls, by_rank: Sequence[Sequence[Seconds]]) -> "Timing":
+        """Return the timing made of each process's samples."""
+        return cls(samples=tuple(s for given in by_rank for s in given), by_rank=tuple(map(tuple, by_rank)))
 
     @property
     def median_seconds(self) -> Seconds:
@@ -108,14 +153,16 @@ def measure(call: Call, *, stopwatch: Stopwatch, rules: Rules, exchange: Exchang
     """
     calls_per_sample, expected = _warm_up(call, stopwatch=stopwatch, rules=rules, exchange=exchange)
     samples_per_round = _samples_per_round(expected * calls_per_sample, rules=rules)
-    samples: list[Seconds] = []
+    by_rank: list[list[Seconds]] = []
     spent: Seconds = 0.0
     while True:
         own = [stopwatch.seconds(call, times=calls_per_sample) for _ in range(samples_per_round)]
         of_ranks = exchange(own)
-        samples += [sample / calls_per_sample for given in of_ranks for sample in given]
+        by_rank = by_rank or [[] for _ in of_ranks]
+        for samples, given in zip(by_rank, of_ranks, strict=True):
+            samples += [sample / calls_per_sample for sample in given]
         spent += max(sum(given) for given in of_ranks)
-        timing = Timing(samples=tuple(samples))
+        timing = Timing.of(by_rank)
         if spent >= rules.seconds_limit or timing.relative_half_width <= rules.relative_confidence:
             return timing
 

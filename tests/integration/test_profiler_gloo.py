@@ -93,6 +93,43 @@ def test_two_ranks_measure_products_at_once_and_reduce_between_them(tmp_path: Pa
     assert document["facts"]["skipped"] == []
 
 
+def test_every_collective_runs_alone_at_once_and_beside_a_kernel(tmp_path: Path) -> None:
+    output = tmp_path / "profile.json"
+    operations = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_receive", "broadcast")
+    collectives = [{**all_reduce(4096), "operation": operation} for operation in operations]
+    at_once = {**all_reduce(4096), "groups": 2}
+    overlaps = [{"collective": one, "kernel": product(32)} for one in collectives]
+    request = write_request(tmp_path, collectives=[*collectives, at_once], overlaps=overlaps)
+
+    profiler = start("--output", output, "--request", request, "--processes", "4")
+    errors = profiler.communicate(timeout=TIMEOUT_SECONDS)[1]
+
+    assert profiler.returncode == 0, errors
+    document = json.loads(output.read_text())
+    assert document["facts"]["skipped"] == []
+    assert sorted(row["operation"] for row in document["collectives"]) == sorted(operations)
+    assert [row["groups"] for row in document["facts"]["groups_at_once"]] == [2]
+    assert {row["collective"]["operation"] for row in document["facts"]["overlaps"]} == set(operations)
+
+
+def test_run_that_was_killed_goes_on(tmp_path: Path) -> None:
+    output = tmp_path / "profile.json"
+    request = write_request(tmp_path, kernels=[product(16 + size) for size in range(MANY_PRODUCTS)])
+    arguments = ("--output", output, "--request", request, "--processes", "1")
+    profiler = start(*arguments)
+    wait_until(lambda: output.exists() and len(json.loads(output.read_text())["kernels"]) > 1)
+    os.kill(profiler.pid, signal.SIGKILL)
+    profiler.communicate(timeout=TIMEOUT_SECONDS)
+    had = json.loads(output.read_text())["kernels"]
+
+    again = start(*arguments, "--seconds-limit", "0.1")
+    again.communicate(timeout=TIMEOUT_SECONDS)
+
+    document = json.loads(output.read_text())
+    assert document["kernels"][: len(had)] == had
+    assert len(document["facts"]["runs"]) == 1
+
+
 def test_ranks_of_torchrun_outside_a_group_wait_in_step(tmp_path: Path) -> None:
     output = tmp_path / "profile.json"
     collectives = [all_reduce(1024, world_size=size) for size in (2, 3, 4)]

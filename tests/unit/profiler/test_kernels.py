@@ -3,7 +3,9 @@ import torch
 
 from planner.workload.operators import Phase
 from profiler.backend import CpuBackend
-from profiler.kernels import OPERATORS, InvalidShape, Unsupported, kernel_call, kernel_flops
+from profiler.kernels import OPERATORS, kernel_call, kernel_flops
+from profiler.operands import InvalidShape, Tensors, Unsupported
+from profiler.passes import PASSES
 from profiler.shapes import KernelShape
 
 CPU = CpuBackend(processes_per_node=1)
@@ -22,11 +24,17 @@ SHAPES = {
     "layer_norm": {"rows": 4, "cols": 8},
     "rms_norm": {"rows": 4, "cols": 8},
     "softmax": {"rows": 4, "cols": 8},
-    "gelu": {"elems": 16},
-    "gated_activation": {"elems": 16},
-    "add": {"elems": 16},
+    "cross_entropy": {"rows": 4, "cols": 8},
+    "rotary": {"rows": 4, "cols": 8},
+    "permute": {"rows": 4, "cols": 8},
+    "embedding": {"rows": 4, "cols": 8, "vocabulary": 6},
+    "grouped_matrix_product": {"groups": 3, "m": 6, "n": 5, "k": 4},
+    "batched_matrix_product": {"batch": 3, "m": 6, "n": 5, "k": 4},
+    "launch": {},
     "adam": {"params": 16},
+    "sgd": {"params": 16},
 }
+LINE = {"elems": 16}
 
 
 UNEVEN_HEADS = KernelShape(
@@ -38,9 +46,7 @@ UNEVEN_HEADS = KernelShape(
 
 
 def kernel(operator: str, phase: Phase, *, dtype: str = "fp32", **sizes: int) -> KernelShape:
-    return KernelShape(
-        operator=operator, dtype=dtype, phase=phase, shape=sizes or SHAPES.get(operator, {"elems": 1})
-    )
+    return KernelShape(operator=operator, dtype=dtype, phase=phase, shape=sizes or SHAPES.get(operator, LINE))
 
 
 @pytest.mark.parametrize(
@@ -60,6 +66,45 @@ def test_products_have_the_sizes_asked_for(phase: Phase) -> None:
 
     assert isinstance(made, torch.Tensor)
     assert made.shape == (6, 5)
+
+
+@pytest.mark.parametrize(
+    ("phase", "sizes"),
+    [
+        (Phase.FORWARD, (3, 6, 5)),
+        (Phase.INPUT_GRADIENT, (3, 6, 4)),
+        (Phase.WEIGHT_GRADIENT, (3, 5, 4)),
+    ],
+)
+def test_gradients_of_grouped_products_follow_from_the_sizes_of_the_forward_product(
+    phase: Phase, sizes: tuple[int, ...]
+) -> None:
+    made = kernel_call(kernel("grouped_matrix_product", phase), CPU)()
+
+    assert isinstance(made, torch.Tensor)
+    assert made.shape == sizes
+
+
+@pytest.mark.parametrize("phase", [Phase.FORWARD, Phase.INPUT_GRADIENT, Phase.WEIGHT_GRADIENT])
+def test_products_of_eight_bits_give_sixteen(phase: Phase) -> None:
+    class EightBits(CpuBackend):
+        def use_precision(self, name: str) -> torch.dtype | None:
+            return torch.float8_e4m3fn if name == "fp8" else super().use_precision(name)
+
+    wanted = kernel("matrix_product", phase, dtype="fp8", m=16, n=32, k=16)
+    made = kernel_call(wanted, EightBits(processes_per_node=1))()
+
+    assert isinstance(made, torch.Tensor)
+    assert (made.shape, made.dtype) == ((16, 32), torch.bfloat16)
+
+
+def test_rotary_turns_pairs_of_channels() -> None:
+    shape = {"rows": 3, "cols": 8}
+    tensors = Tensors(dtype=torch.float32, device=torch.device("cpu"))
+    gradients = PASSES["rotary"].makers[Phase.BACKWARD](shape, tensors)()
+
+    assert isinstance(gradients, tuple)
+    assert [tuple(gradient.shape) for gradient in gradients] == [(3, 8)]
 
 
 def test_backward_gives_a_gradient_to_every_input() -> None:
@@ -126,6 +171,8 @@ def test_operands_that_cannot_fit_are_refused_before_they_are_made() -> None:
         (kernel("matrix_product", Phase.FORWARD), 2 * 6 * 5 * 4),
         (kernel("attention", Phase.FORWARD), 2 * 2 * 4 * 8 * 8 * (8 + 4) / 2),
         (kernel("attention", Phase.BACKWARD), 2.5 * 2 * 2 * 4 * 8 * 8 * (8 + 4) / 2),
+        (kernel("grouped_matrix_product", Phase.WEIGHT_GRADIENT), 3 * 2 * 6 * 5 * 4),
+        (kernel("batched_matrix_product", Phase.BACKWARD), 2 * 3 * 2 * 6 * 5 * 4),
         (kernel("gelu", Phase.FORWARD), None),
     ],
 )

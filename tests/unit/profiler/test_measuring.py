@@ -10,11 +10,13 @@ import torch
 
 from planner.workload.operators import Collective, Phase
 from profiler.backend import CpuBackend
+from profiler.journal import OtherMachine, open_journal
 from profiler.measuring import Bench, Order, describe, failure_from, measure_all, run
-from profiler.processes import Alone, Failure, PeerFailed, Place
+from profiler.outcomes import Outcome, Overlapped
+from profiler.processes import Alone, Failure, GroupShape, PeerFailed, Place
 from profiler.profile_file import Header, ProfileFile
-from profiler.shapes import CollectiveShape, KernelShape, Shapes
-from profiler.timing import Call, Rules, Timing
+from profiler.shapes import CollectiveShape, KernelShape, OverlapShape, Shapes, TransferShape, Wanted
+from profiler.timing import AtOnce, Call, Rules, Start, Timing
 
 Value = TypeVar("Value")
 
@@ -29,10 +31,14 @@ class ScriptedStopwatch:
         call()
         return 1e-3 * times
 
+    def together(self, start: Start, call: Call, *, times: int) -> AtOnce:
+        start().wait()
+        return AtOnce(collective_seconds=2e-3, calls_seconds=self.seconds(call, times=times))
+
 
 @dataclass(frozen=True, kw_only=True)
 class SmallBackend:
-    """A processor with little memory that takes fp8 for what torch then cannot make."""
+    """A processor with little memory that takes tf32 for what torch then cannot make."""
 
     free_bytes: float
     kind: str = "cpu"
@@ -41,6 +47,7 @@ class SmallBackend:
     collective_library: str = "gloo"
     intra_link: str | None = None
     default_dtype: str = "fp32"
+    other_precisions: tuple[str, ...] = ()
     cache_bytes: int = 2**10
 
     def device_name(self) -> str:
@@ -53,7 +60,7 @@ class SmallBackend:
         return self.free_bytes
 
     def use_precision(self, name: str) -> torch.dtype | None:
-        return {"fp32": torch.float32, "fp8": torch.float8_e4m3fn}.get(name)
+        return {"fp32": torch.float32, "tf32": torch.int32}.get(name)
 
     def software(self) -> dict[str, str | None]:
         return {}
@@ -69,7 +76,8 @@ class ThreadedRanks:
     rank: int
     barrier: threading.Barrier
     values: list[Any]
-    size: int = 2
+    members: tuple[int, ...] = (0, 1)
+    has_this_process: bool = True
     collective_group: None = None
 
     def exchange(self, value: Value) -> list[Value]:
@@ -101,11 +109,20 @@ def all_reduce(world_size: int) -> CollectiveShape:
 
 
 def profile_at(path: Path) -> ProfileFile:
-    return ProfileFile(path=path, header=Header(name="p", device="small", software={}, facts={}, run="now"))
+    header = Header(name="p", device="small", software={}, facts={}, run="now")
+    journal = open_journal(path.with_suffix(".journal"), run="now", identity={})
+    return ProfileFile(path=path, header=header, journal=journal)
+
+
+def document_at(profile: ProfileFile) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(profile.path.read_text())
+    return document
 
 
 def lone_bench(free_bytes: float = 2**20) -> Bench:
-    return Bench(backend=SmallBackend(free_bytes=free_bytes), place=Place(), groups={1: Alone()})
+    return Bench(
+        backend=SmallBackend(free_bytes=free_bytes), place=Place(), groups={GroupShape(size=1): Alone()}
+    )
 
 
 def skipped_reasons(profile: ProfileFile) -> list[str]:
@@ -116,7 +133,7 @@ def skipped_reasons(profile: ProfileFile) -> list[str]:
     ("hopeless", "reason"),
     [
         (product(size=1024), "out_of_memory"),
-        (product(dtype="fp8"), "failed"),
+        (product(dtype="tf32"), "failed"),
         (product(dtype="fp4"), "unsupported"),
         (product(size=0), "invalid_shape"),
         (product(phase=Phase.OPTIMIZER), "unsupported"),
@@ -162,7 +179,7 @@ def test_time_that_suffices_measures_all(tmp_path: Path) -> None:
         seconds_limit=60.0,
     )
 
-    assert len(profile.kernels) == 2
+    assert len(document_at(profile)["kernels"]) == 2
 
 
 def in_threads(work: Callable[[int], None]) -> None:
@@ -182,12 +199,12 @@ def test_memory_of_one_process_running_out_skips_the_shape_on_both(tmp_path: Pat
         ranks = ThreadedRanks(rank=rank, barrier=barrier, values=values)
         place = Place(rank=rank, world_size=2, local_rank=rank, processes_per_node=2)
         backend = SmallBackend(free_bytes=[2**30, 2**16][rank])
-        bench = Bench(backend=backend, place=place, groups={2: ranks})
+        bench = Bench(backend=backend, place=place, groups={GroupShape(size=2): ranks})
         measure_all(shapes, bench, profile=profile if rank == 0 else None, rules=QUICK, seconds_limit=None)
 
     in_threads(work)
 
-    assert [row["shape"]["m"] for row in profile.kernels] == [8]
+    assert [row["shape"]["m"] for row in document_at(profile)["kernels"]] == [8]
     assert skipped_reasons(profile) == ["out_of_memory"]
 
 
@@ -210,6 +227,82 @@ def test_run_alone_writes_the_machine_and_its_kernels(tmp_path: Path) -> None:
     assert document["facts"]["threads_per_process"] == document["facts"]["cores"]
     assert document["software"]["torch"] == torch.__version__
     assert len(document["kernels"]) == 1
+    assert document["facts"]["places"] == [{"node": document["facts"]["nodes"][0]["name"], "device": 0}]
+
+
+def test_run_that_was_cut_short_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    both = Shapes(kernels=(product(), product(size=8)))
+    first = profile_at(path)
+    first.add(product(), Timing.of([[1.0]]))
+
+    measure_all(both, lone_bench(), profile=profile_at(path), rules=QUICK, seconds_limit=None)
+
+    seconds = {row["shape"]["m"]: row["seconds"] for row in document_at(first)["kernels"]}
+    assert seconds[4] == 1.0
+    assert seconds[8] == pytest.approx(1e-3)
+
+
+def test_run_after_one_that_ended_refines_it(tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    shapes = Shapes(kernels=(product(),))
+    for _ in range(2):
+        measure_all(shapes, lone_bench(), profile=profile_at(path), rules=QUICK, seconds_limit=None)
+
+    (row,) = document_at(profile_at(path))["kernels"]
+    assert row["source_ref"] == "now, runs: 2"
+
+
+def test_what_is_known_least_is_measured_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "profile.json"
+    first = profile_at(path)
+    first.add(product(), Timing.of([[1.0] * 50]))
+    first.add(product(size=8), Timing.of([[1.0, 2.0] * 25]))
+    first.end()
+    shapes = Shapes(kernels=(product(), product(size=8), product(size=16)))
+
+    measure_all(shapes, lone_bench(), profile=profile_at(path), rules=QUICK, seconds_limit=None)
+
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition("m=")[2].partition(" ")[0] for line in lines] == ["16", "8", "4"]
+
+
+def test_transfers_and_their_rates_are_kept(tmp_path: Path) -> None:
+    profile = profile_at(tmp_path / "profile.json")
+    shapes = Shapes(transfers=(TransferShape(operation="host_copy", payload_bytes=2**12),))
+
+    measure_all(shapes, lone_bench(), profile=profile, rules=QUICK, seconds_limit=None)
+
+    (row,) = document_at(profile)["transfers"]
+    assert (row["operation"], row["payload_bytes"]) == ("host_copy", 2**12)
+    assert row["bytes_per_second"] > 0
+
+
+def test_load_is_measured_once_in_a_run(tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    order = Order(
+        output=tmp_path / "profile.json",
+        kind="cpu",
+        shapes=Shapes(kernels=(product(),)),
+        load_seconds=0.01,
+        rules=QUICK,
+    )
+    try:
+        run(order, Place(), "")
+    finally:
+        torch.set_num_threads(threads)
+
+    (rate,) = json.loads(order.output.read_text())["facts"]["sustained"]["ranks"]
+    assert 0 < rate["sustained_flops_per_second"] <= 2 * rate["burst_flops_per_second"]
+
+
+def test_journal_of_other_software_ends_the_run(tmp_path: Path) -> None:
+    output = tmp_path / "profile.json"
+    open_journal(output.with_name("profile.json.journal"), run="then", identity={"torch": "1.0"})
+    order = Order(output=output, kind="cpu", shapes=Shapes(kernels=(product(),)), rules=QUICK)
+
+    with pytest.raises(OtherMachine, match="was measured with"):
+        run(order, Place(), "")
 
 
 @pytest.mark.parametrize(
@@ -236,13 +329,27 @@ def test_failures_say_their_kind_and_their_first_line(error: Exception, failure:
             "1 s",
         ),
         (
+            TransferShape(operation="h2d", payload_bytes=10**9),
+            Timing(samples=(0.5,)),
+            "500 ms 2 GB/s",
+        ),
+        (
+            OverlapShape(collective=all_reduce(2), kernel=product()),
+            Overlapped(
+                kernels=3,
+                collective_alone=Timing(samples=(1.0,)),
+                kernels_alone=Timing(samples=(1.0,)),
+                collective_together=Timing(samples=(1.5,)),
+                kernels_together=Timing(samples=(1.25,)),
+            ),
+            "the collective takes 1.50 times as long, 3 kernels 1.25 times",
+        ),
+        (
             product(),
             Failure(reason="time_limit", detail="the time was up"),
             "skipped, time_limit: the time was up",
         ),
     ],
 )
-def test_outcomes_are_described(
-    wanted: KernelShape | CollectiveShape, outcome: Timing | Failure, text: str
-) -> None:
+def test_outcomes_are_described(wanted: Wanted, outcome: Outcome, text: str) -> None:
     assert describe(wanted, outcome) == text

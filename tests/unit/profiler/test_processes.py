@@ -1,6 +1,6 @@
 import pytest
 
-from profiler.processes import Alone, Failure, Place, join, part, place_from_torchrun
+from profiler.processes import Alone, Failure, GroupShape, Place, join, part, place_from_torchrun
 
 
 def test_process_started_by_hand_has_no_place_yet() -> None:
@@ -23,9 +23,27 @@ def test_torchrun_gives_a_place(environment: dict[str, str], place: Place) -> No
 
 
 def test_single_process_meets_nobody() -> None:
-    groups = join(Place(), meeting="", library="gloo", sizes={2, 4})
+    groups = join(Place(), meeting="", library="gloo", shapes={GroupShape(size=2), GroupShape(size=4)})
 
-    assert groups == {1: Alone()}
-    assert groups[1].exchange("mine") == ["mine"]
-    groups[1].tell(Failure(reason="failed", detail="heard by nobody"))
+    assert groups == {GroupShape(size=1): Alone()}
+    (alone,) = groups.values()
+    assert alone.exchange("mine") == ["mine"]
+    alone.tell(Failure(reason="failed", detail="heard by nobody"))
     part()
+
+
+@pytest.mark.parametrize(
+    ("shape", "world_size", "available"),
+    [
+        (GroupShape(size=2), 8, 4),
+        (GroupShape(size=3), 8, 2),
+        (GroupShape(size=2, stride=4), 8, 4),
+        (GroupShape(size=4, stride=2), 8, 2),
+        (GroupShape(size=4, stride=4), 8, 0),
+    ],
+)
+def test_groups_share_no_rank(shape: GroupShape, world_size: int, available: int) -> None:
+    assert shape.num_available(world_size) == available
+    ranks = [rank for number in range(available) for rank in shape.members(number)]
+    assert len(set(ranks)) == len(ranks)
+    assert set(ranks) <= set(range(world_size))
