@@ -5,9 +5,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Self
 
+from planner.footprint import PLAIN, Footprint
 from planner.job import AttentionKind, Job, Precision
 from planner.strategy import Recompute, RecomputeMode, ScheduleName, ZeroStage
 from planner.units import Seconds
+from planner.workload.keeping import FUSED, Keeping
 
 
 class Grain(StrEnum):
@@ -19,6 +21,8 @@ class Grain(StrEnum):
 
 
 FP32_BYTES: Final = 4
+EIGHT_BIT: Final = frozenset({Precision.FP8, Precision.FP8_BLOCK, Precision.MXFP8})
+"""Precisions whose products read operands of one byte."""
 
 NO_RECOMPUTE: Final = Recompute()
 SELECTIVE_RECOMPUTE: Final = Recompute(mode=RecomputeMode.SELECTIVE, modules=("core_attention",))
@@ -119,6 +123,11 @@ class Framework:
     """Whether sequence-parallel products keep their gathered input for backward, not their shard of it."""
     keeps_low_gradients: bool = False
     """Whether gradients in the precision of compute stay beside the accumulated ones."""
+    kept: Keeping = FUSED
+    """What its kernels keep for backward beside the least."""
+    keeps_eight_bit_inputs: bool = False
+    """Whether products of eight-bit operands keep their inputs as they read them."""
+    footprint: Footprint = PLAIN
     scatters_transfers: bool = False
     """Whether each tensor-parallel rank sends its share of an activation, gathered again on arrival."""
     tensor_parallel: bool = True
@@ -165,7 +174,7 @@ class Framework:
             parameter=parameter,
             compute=compute,
             gradient=gradient,
-            held_gradient=gradient + (compute if self.keeps_low_gradients else 0),
+            held_gradient=gradient + (compute if self.keeps_low_gradients and compute < gradient else 0),
             optimizer=master + moment * moment_values,
             master=master,
             moment=moment,
@@ -180,6 +189,12 @@ class Framework:
             ),
             moments=formats.moments if ChosenFormat.MOMENTS in self.chosen_formats else None,
         )
+
+    def keeping(self, precision: Precision) -> Keeping:
+        """Return what its kernels keep for backward at a precision."""
+        if self.keeps_eight_bit_inputs and precision in EIGHT_BIT:
+            return replace(self.kept, product_input_bytes=1)
+        return self.kept
 
     def default_attention(self, precision: Precision) -> AttentionKind:
         """Return how attention runs where the job doesn't say."""

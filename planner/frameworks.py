@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from planner.errors import UnknownName
+from planner.footprint import Footprint
 from planner.framework import (
     FULL_RECOMPUTE,
     NO_RECOMPUTE,
@@ -21,10 +22,21 @@ from planner.framework import (
 from planner.job import Precision
 from planner.names import nearest_names
 from planner.strategy import ScheduleName, ZeroStage
+from planner.units import GIBIBYTE
+from planner.workload.keeping import EAGER, FUSED, Keeping
 
 _ALL_RECOMPUTE: Final = (NO_RECOMPUTE, SELECTIVE_RECOMPUTE, FULL_RECOMPUTE)
 _WHOLE_LAYERS: Final = (NO_RECOMPUTE, FULL_RECOMPUTE)
 _WITHOUT_SHARDED_GRADIENTS: Final = (ZeroStage.NONE, ZeroStage.OPTIMIZER)
+
+DEEPSPEED_BUCKET_ELEMENTS: Final = 500_000_000
+"""The default of reduce_bucket_size and of allgather_bucket_size."""
+DEEPSPEED_FOOTPRINT: Final = Footprint(
+    upcasts_sharded_gradients=True,
+    # Two buckets in turn for reductions and two for gathers, of two-byte elements.
+    buffer_bytes=4 * 2 * DEEPSPEED_BUCKET_ELEMENTS,
+    fragmentation_fraction=0.2,
+)
 
 MEGATRON_CORE: Final = Framework(
     name="megatron-core",
@@ -46,6 +58,7 @@ MEGATRON_CORE: Final = Framework(
     # Megatron-LM's fp16 recipes predate its fused attention, which is off unless asked for there.
     unfused_precisions=(Precision.FP16,),
     scatters_transfers=True,
+    keeps_eight_bit_inputs=True,
 )
 
 MEGATRON_BRIDGE: Final = replace(
@@ -70,6 +83,15 @@ MEGATRON_DEEPSPEED: Final = replace(
     launch_seconds_per_kernel=6.5e-5,
     overlaps_gradient_reduction=False,
     overlaps_parameter_gather=False,
+    # BF16_Optimizer accumulates in FP32 beside the gradients of the passes.
+    keeps_low_gradients=True,
+    footprint=replace(
+        DEEPSPEED_FOOTPRINT,
+        # Before CUDA 11.7 a context loaded every kernel of PyTorch and of the libraries at once.
+        context_bytes=1.7 * GIBIBYTE,
+        # The engine's own: world, model, and a pair with either neighbour in the pipeline.
+        further_groups=4,
+    ),
 )
 
 PYTORCH: Final = Framework(
@@ -90,6 +112,8 @@ PYTORCH: Final = Framework(
     launch_seconds_per_kernel=8e-6,
     pipeline_pass_seconds=1e-3,
     hides_tensor_parallel_backward=False,
+    saves_gathered_inputs=True,
+    kept=EAGER,
 )
 
 TORCHTITAN: Final = replace(
@@ -118,6 +142,7 @@ DEEPSPEED: Final = replace(
     context_parallel=False,
     default_zero_stage=ZeroStage.NONE,
     launch_seconds_per_kernel=1e-5,
+    footprint=DEEPSPEED_FOOTPRINT,
 )
 
 NANOTRON: Final = replace(
@@ -143,6 +168,12 @@ NANOTRON: Final = replace(
     memory_pass_pace=2.5,
     saves_gathered_inputs=True,
     keeps_low_gradients=True,
+    # Its loss holds the logits in two and in four bytes, less their maximum, and their exponentials, which
+    # it keeps; flash-attention's rotary embedding takes keys and values in a tensor of their own.
+    kept=Keeping(activation_outputs=True, key_value_copies=True, logit_bytes=2 + 4 + 4),
+    keeps_eight_bit_inputs=False,
+    # Without sharding gradients are averaged by DistributedDataParallel.
+    footprint=Footprint(replica_bucket_bytes=2),
     scatters_transfers=False,
     overlaps_parameter_gather=False,
 )
@@ -172,6 +203,9 @@ MAXTEXT: Final = replace(
     # weight_dtype, grad_dtype, mu_dtype.
     chosen_formats=tuple(ChosenFormat),
     hides_tensor_parallel_backward=True,
+    # XLA fuses passes and gathers again.
+    saves_gathered_inputs=False,
+    kept=FUSED,
     launch_seconds_per_kernel=1e-6,
 )
 

@@ -6,7 +6,7 @@ from math import sqrt
 from typing import Final
 
 from planner.cost.layer import model_flops
-from planner.cost.memory import FRAGMENTATION_FRACTION, StateBytes
+from planner.cost.memory import StateBytes
 from planner.cost.model import CostModel, LayoutCosts, PartCost
 from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs
 from planner.cost.replay import Replay, gather_floor_ns, occupied_ns, replay, transfer_after_ns
@@ -239,7 +239,7 @@ def _memory_breakdown(plan: PlayedPlan, stage: int) -> MemoryBreakdown:
         activations=all_saved - all_logits,
         logits=all_logits,
         buffers=buffers,
-        framework=plan.costs.base_bytes + FRAGMENTATION_FRACTION * (all_saved + buffers),
+        framework=plan.costs.base_bytes + plan.costs.fragmentation_fraction * (all_saved + buffers),
     )
 
 

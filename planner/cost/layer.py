@@ -133,10 +133,7 @@ class LayerClock:
             forward=passes.forward,
             backward=total((self._recompute(operators, recompute), passes.backward)),
             saved_bytes=kept,
-            working_bytes=everything
-            - kept
-            + _gradient_bytes(operators, passes.cut)
-            + WEIGHT_GRADIENT_BYTES * _largest_weights(operators),
+            working_bytes=everything - kept + _working_bytes(operators, passes.cut),
             logits_bytes=sum(logits),
             parameters=passes.parameters,
             expert_parameters=passes.expert_parameters,
@@ -265,6 +262,12 @@ def _partners(
         for other in operators
         if isinstance(other, CollectivePass) and other.partner == op.name and other.hidden_behind is phase
     ]
+
+
+def _working_bytes(operators: Sequence[Operator], cut: Cut) -> Bytes:
+    """Return the most bytes that live while one operator runs: gradients beside products, a loss's own."""
+    products = _gradient_bytes(operators, cut) + WEIGHT_GRADIENT_BYTES * _largest_weights(operators)
+    return max([products, *(op.working_bytes for op in operators if isinstance(op, MemoryPass))])
 
 
 def _gathers_a_saved_input(op: Operator) -> TypeGuard[CollectivePass]:

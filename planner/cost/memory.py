@@ -4,16 +4,13 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from planner.framework import StateWidths
+from planner.footprint import PLAIN, Footprint
+from planner.framework import FP32_BYTES, StateWidths
 from planner.strategy import Sharding, ZeroStage
 from planner.units import GIBIBYTE, Bytes
 
-CONTEXT_BYTES: Final[Bytes] = 0.6 * GIBIBYTE
-"""A CUDA context with the libraries' workspaces, as drivers report it on data-centre devices."""
 COMMUNICATOR_BYTES: Final[Bytes] = 0.35 * GIBIBYTE
 """Buffers of one NCCL communicator with all channels (342 to 392 MiB reported)."""
-FRAGMENTATION_FRACTION: Final = 0.03
-"""Reserved over allocated, less one, of a caching allocator in a steady training loop."""
 GATHERED_LAYERS: Final = 2
 """Layers whose whole parameters are on the device at once under ZeRO-3: the running and the next."""
 
@@ -40,18 +37,29 @@ class StateBytes:
         )
 
 
-def state_bytes(parameters: int, *, widths: StateWidths, sharding: Sharding) -> StateBytes:
+def state_bytes(
+    parameters: int,
+    *,
+    widths: StateWidths,
+    sharding: Sharding,
+    footprint: Footprint = PLAIN,
+    replicas: int = 1,
+) -> StateBytes:
     """Return the states of ``parameters`` local parameters: each width over its shard group.
 
     Rajbhandari et al., "ZeRO" (2020), section 5: stage 1 shards the optimizer's states, 2 the
     gradients too, 3 also the parameters. Sharded parameters that are not resharded after forward
-    keep a gathered copy in compute width besides.
+    keep a gathered copy in compute width besides. ``footprint`` adds its copies of gradients, those of
+    unsharded averaging where there are ``replicas`` to average over.
     """
     kept_whole = sharding.parameters > 1 and not sharding.reshard_after_forward
     return StateBytes(
         parameters=widths.parameter * _shard(parameters, sharding.parameters)
         + (widths.compute * parameters if kept_whole else 0),
-        gradients=widths.held_gradient * _shard(parameters, sharding.gradients),
+        gradients=widths.held_gradient * _shard(parameters, sharding.gradients)
+        + _gradient_copies(
+            parameters, widths=widths, sharding=sharding, footprint=footprint, replicas=replicas
+        ),
         optimizer=widths.optimizer * _shard(parameters, sharding.optimizer),
     )
 
@@ -70,9 +78,19 @@ def buffer_bytes(parameters: int, *, widths: StateWidths, sharding: Sharding) ->
     return float(gathered + whole)
 
 
-def framework_bytes(*, num_groups: int) -> Bytes:
+def framework_bytes(*, num_groups: int, footprint: Footprint = PLAIN) -> Bytes:
     """Return what the process holds besides tensors: context, and communicators of its groups."""
-    return CONTEXT_BYTES + COMMUNICATOR_BYTES * num_groups
+    further = footprint.further_groups if num_groups else 0
+    return footprint.context_bytes + COMMUNICATOR_BYTES * (num_groups + further)
+
+
+def _gradient_copies(
+    parameters: int, *, widths: StateWidths, sharding: Sharding, footprint: Footprint, replicas: int
+) -> Bytes:
+    upcast = FP32_BYTES if footprint.upcasts_sharded_gradients and widths.gradient < FP32_BYTES else 0
+    is_averaged_whole = replicas > 1 and sharding.optimizer == 1
+    buckets = footprint.replica_bucket_bytes * parameters if is_averaged_whole else 0
+    return upcast * _shard(parameters, sharding.optimizer) + buckets
 
 
 def _shard(parameters: int, group_size: int) -> int:

@@ -17,7 +17,6 @@ from planner.cost.data_parallel import GroupClock, ReplicaCosts
 from planner.cost.geometry import axis_stride, expert_replica_stride, replica_stride
 from planner.cost.layer import LayerClock, LayerCost, LayerPasses
 from planner.cost.memory import (
-    FRAGMENTATION_FRACTION,
     StateBytes,
     buffer_bytes,
     framework_bytes,
@@ -84,6 +83,11 @@ class LayoutCosts:
     base_bytes: Bytes
     buffer_bytes: Bytes
     capacity_bytes: Bytes
+    fragmentation_fraction: float
+
+    def reserved(self, size: Bytes) -> int:
+        """Return the bytes that an allocator reserves for tensors of so many bytes that come and go."""
+        return ceil(size * (1 + self.fragmentation_fraction))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -142,8 +146,8 @@ class CostModel:
             classes=self._classes(layout, costs),
             sequence=self.setting.body.sequence,
             every=FixedPart(forward_ns=between, backward_ns=between),
-            first=_fixed(costs.first),
-            last=_fixed(costs.last),
+            first=_fixed(costs.first, costs),
+            last=_fixed(costs.last, costs),
             transfer_ns=costs.transfer.nanoseconds,
             transfer_blocks=framework.transfer_blocks(schedule.name),
             gather_overlaps=framework.overlaps_parameter_gather,
@@ -152,7 +156,7 @@ class CostModel:
             reduce_bucket_ns=max(part.reduce.nanoseconds for part in costs.layers),
             barrier_ns=costs.barrier.nanoseconds,
             tied_ns=costs.tied.nanoseconds,
-            base_bytes=ceil(costs.base_bytes) + _fragmented(costs.buffer_bytes),
+            base_bytes=ceil(costs.base_bytes) + costs.reserved(costs.buffer_bytes),
             limit_bytes=int(costs.capacity_bytes * self.memory_fraction),
             empty_ends=framework.empty_ends,
         )
@@ -161,7 +165,7 @@ class CostModel:
         """Return each class of counted layers with its ways to run."""
         size = len(layout.recompute)
         return tuple(
-            _layer_class(layout.recompute, costs.layers[start : start + size])
+            _layer_class(layout.recompute, costs.layers[start : start + size], costs)
             for start in range(0, len(costs.layers), size)
         )
 
@@ -209,9 +213,13 @@ class CostModel:
             transfer=ground.transfer,
             barrier=ground.barrier,
             tied=ground.tied,
-            base_bytes=framework_bytes(num_groups=ground.links.num_communicators),
-            buffer_bytes=buffer_bytes(biggest, widths=self.widths, sharding=layout.sharding),
+            base_bytes=framework_bytes(
+                num_groups=ground.links.num_communicators, footprint=self.setting.framework.footprint
+            ),
+            buffer_bytes=self.setting.framework.footprint.buffer_bytes
+            + buffer_bytes(biggest, widths=self.widths, sharding=layout.sharding),
             capacity_bytes=self.group.device.memory_bytes,
+            fragmentation_fraction=self.setting.framework.footprint.fragmentation_fraction,
         )
 
     def cut(self, mesh: Mesh, micro_batch_size: int) -> Cut:
@@ -229,6 +237,7 @@ class CostModel:
             attention=job.attention,
             element_bytes=job.precision.activation_bytes,
             vocabulary_multiple=self.setting.framework.vocabulary_multiple,
+            keeping=self.setting.framework.keeping(job.precision),
         )
 
     # --- parts ---------------------------------------------------------------------------------
@@ -321,12 +330,21 @@ class CostModel:
             logits_bytes=sum(layer.logits_bytes for layer in layers),
             parameters=parameters + experts,
             states=sum(
-                (state_bytes(count, widths=self.widths, sharding=share.sharding) for count, share in held),
+                (self._states(count, share) for count, share in held),
                 StateBytes(),
             ),
             optimizer=total(self._optimizer(count, share) for count, share in held),
             gather=total(share.gather_per_step(count) for count, share in held),
             reduce=total(share.reduction_per_step(count) for count, share in held),
+        )
+
+    def _states(self, parameters: int, replicas: ReplicaCosts) -> StateBytes:
+        return state_bytes(
+            parameters,
+            widths=self.widths,
+            sharding=replicas.sharding,
+            footprint=self.setting.framework.footprint,
+            replicas=replicas.replicas,
         )
 
     def _optimizer(self, parameters: int, replicas: ReplicaCosts) -> Tally:
@@ -458,10 +476,10 @@ def _floor_ns(layer: LayerPasses) -> int:
     return max(layer.forward.nanoseconds + layer.backward.nanoseconds - ROUNDING_NS, 0)
 
 
-def _layer_class(recompute: Sequence[Recompute], parts: Sequence[PartCost]) -> LayerClass:
+def _layer_class(recompute: Sequence[Recompute], parts: Sequence[PartCost], costs: LayoutCosts) -> LayerClass:
     first = parts[0]
     return LayerClass(
-        options=tuple(_option(mode, part) for mode, part in zip(recompute, parts, strict=True)),
+        options=tuple(_option(mode, part, costs) for mode, part in zip(recompute, parts, strict=True)),
         static_bytes=ceil(first.states.total),
         optimizer_ns=first.optimizer.nanoseconds,
         gather_ns=first.gather.nanoseconds,
@@ -469,29 +487,24 @@ def _layer_class(recompute: Sequence[Recompute], parts: Sequence[PartCost]) -> L
     )
 
 
-def _option(recompute: Recompute, part: PartCost) -> LayerOption:
+def _option(recompute: Recompute, part: PartCost, costs: LayoutCosts) -> LayerOption:
     return LayerOption(
         recompute=recompute,
         forward_ns=part.forward.nanoseconds,
         backward_ns=part.backward.nanoseconds,
-        saved_bytes=_fragmented(part.saved_bytes),
-        working_bytes=_fragmented(part.working_bytes),
+        saved_bytes=costs.reserved(part.saved_bytes),
+        working_bytes=costs.reserved(part.working_bytes),
     )
 
 
-def _fixed(part: PartCost) -> FixedPart:
+def _fixed(part: PartCost, costs: LayoutCosts) -> FixedPart:
     return FixedPart(
         forward_ns=part.forward.nanoseconds,
         backward_ns=part.backward.nanoseconds,
-        saved_bytes=_fragmented(part.saved_bytes),
-        working_bytes=_fragmented(part.working_bytes),
+        saved_bytes=costs.reserved(part.saved_bytes),
+        working_bytes=costs.reserved(part.working_bytes),
         static_bytes=ceil(part.states.total),
         optimizer_ns=part.optimizer.nanoseconds,
         gather_ns=part.gather.nanoseconds,
         reduce_ns=part.reduce.nanoseconds,
     )
-
-
-def _fragmented(size: Bytes) -> int:
-    """Return reserved bytes for transient tensors of so many allocated bytes."""
-    return ceil(size * (1 + FRAGMENTATION_FRACTION))

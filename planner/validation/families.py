@@ -24,6 +24,7 @@ class Family:
     qkv_bias: bool = False
     tied: bool = False
     dropout: float = 0.0
+    embedding_norm: bool = False
     unpriced: str | None = None
 
 
@@ -50,7 +51,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "megatron": GPT,
     "opt": GPT,
     # ALiBi takes no parameters, and BLOOM's own configuration has no dropout.
-    "bloom": Family(norm=Norm.LAYER, gated=False, rotary=False, biases=True, tied=True),
+    "bloom": Family(norm=Norm.LAYER, gated=False, rotary=False, biases=True, tied=True, embedding_norm=True),
     "mpt": Family(norm=Norm.LAYER, gated=False, rotary=False, learned_positions=True, tied=True),
     "falcon": Family(norm=Norm.LAYER, gated=False, tied=True),
     "starcoder": Family(norm=Norm.LAYER, gated=False, biases=True, tied=True),

@@ -28,6 +28,7 @@ def workload_of(reader: Reader) -> Workload:
         hidden=hidden,
         positions=length if family.learned_positions else 0,
         dropout=family.dropout,
+        norm=family.norm if family.embedding_norm else None,
     )
     workload = Workload(
         name=reader.row.text("model") or "unnamed",

@@ -127,7 +127,8 @@ def _precision(reader: Reader, software: Software) -> Precision:
     if not text:
         return reader.default("precision", software.precision)
     choices = [PRECISIONS.get(part.strip()) for part in text.split("|")]
-    chosen = choices[-1]
+    # Of several the program's own default, where it is among them.
+    chosen = software.precision if software.precision in choices else choices[-1]
     if chosen is None:
         raise UnusableRow(f"precision {text} is not known yet")
     return chosen if len(choices) == 1 else reader.default("precision", chosen)

@@ -20,7 +20,11 @@ class BranchInput:
         """Return the input as the first product of a branch saves it: the shard with sequence parallel."""
         if self.is_saved:
             return ()
-        size_bytes = cut.element_bytes * cut.sharded_tokens * hidden
+        width = cut.element_bytes
+        if self.made_by is Module.NORM:
+            # The product alone keeps a norm's output.
+            width = cut.keeping.input_bytes(width)
+        size_bytes = width * cut.sharded_tokens * hidden
         return (SavedTensor(name=name, size_bytes=size_bytes, made_by=self.made_by),)
 
 

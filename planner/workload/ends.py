@@ -162,5 +162,6 @@ class HeadLayer(PlainLayer):
             kind="cross_entropy",
             forward_bytes=(cut.element_bytes + 3 * LOSS_BYTES) * elements,
             backward_bytes=(cut.element_bytes + 5 * LOSS_BYTES) * elements,
+            working_bytes=cut.keeping.logit_bytes * elements,
             saved=(softmax,),
         )

@@ -18,6 +18,7 @@ from planner.workload.dispatch import EXPERT_AXIS, EXPERT_TENSOR_AXIS, Dispatch,
 from planner.workload.layers import Cut, Split
 from planner.workload.mlp import Mlp
 from planner.workload.operators import MatrixProduct, MemoryPass, Module, Operator, SavedTensor
+from planner.workload.passes import gate_tensors
 from planner.workload.sizes import UnfitValue, require_flag, require_size, require_size_or_none
 from planner.workload.tensor_parallel import AXIS
 
@@ -185,7 +186,16 @@ class Experts:
             kind="gated_activation" if self.gated else "gelu",
             forward_bytes=input_bytes + output_bytes,
             backward_bytes=2 * input_bytes + output_bytes + bias_bytes,
-            saved=(SavedTensor(name="experts_activation_input", size_bytes=input_bytes, made_by=Module.MOE),),
+            saved=(
+                SavedTensor(name="experts_activation_input", size_bytes=input_bytes, made_by=Module.MOE),
+                *gate_tensors(
+                    "experts_activation",
+                    size_bytes=output_bytes,
+                    gated=self.gated,
+                    cut=sent.cut,
+                    made_by=Module.MOE_ACTIVATION,
+                ),
+            ),
         )
 
     def _latent_product(self, name: str, sent: Dispatch, *, to_latent: bool) -> tuple[MatrixProduct, ...]:

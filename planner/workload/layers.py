@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from planner.job import AttentionKind
 from planner.units import Bytes, Flops
+from planner.workload.keeping import FUSED, Keeping
 from planner.workload.operators import Operator
 
 EMBEDDING: Final = "embedding"
@@ -46,6 +47,7 @@ class Cut:
     attention: AttentionKind = AttentionKind.FLASH
     element_bytes: int = 2
     vocabulary_multiple: int = 1
+    keeping: Keeping = FUSED
 
     @property
     def local_tokens(self) -> int:

@@ -11,7 +11,7 @@ from planner.units import Flops
 from planner.workload.branches import BranchInput
 from planner.workload.layers import Cut, PlainLayer, Split
 from planner.workload.operators import MatrixProduct, MemoryPass, Module, Operator, SavedTensor
-from planner.workload.passes import dropout_mask
+from planner.workload.passes import dropout_mask, gate_tensors
 from planner.workload.sizes import require_flag, require_probability, require_size
 from planner.workload.tensor_parallel import AXIS, entering_collectives, leaving_collectives
 
@@ -72,7 +72,7 @@ class Mlp(PlainLayer):
         """Return the operators under the names and the module of the MLP's place in a block."""
         hidden, columns, width = self.hidden, self.up_columns(cut.tensor_parallel), self._width(cut)
         up, down = f"{label}_up", f"{label}_down"
-        output_bytes = cut.element_bytes * cut.local_tokens * width
+        kept_bytes = cut.keeping.input_bytes(cut.element_bytes) * cut.local_tokens * width
         return (
             *entering_collectives(product=up, module=module, hidden=hidden, cut=cut),
             MatrixProduct(
@@ -90,7 +90,7 @@ class Mlp(PlainLayer):
                 rows=cut.local_tokens,
                 columns=hidden,
                 inner=width,
-                saved=(SavedTensor(name=f"{down}_input", size_bytes=output_bytes, made_by=module),),
+                saved=(SavedTensor(name=f"{down}_input", size_bytes=kept_bytes, made_by=module),),
             ),
             *leaving_collectives(product=down, module=module, hidden=hidden, cut=cut),
         )
@@ -120,7 +120,11 @@ class Mlp(PlainLayer):
             kind="gated_activation" if self.gated else "gelu",
             forward_bytes=input_bytes + output_bytes + mask_bytes,
             backward_bytes=2 * input_bytes + output_bytes + bias_bytes + mask_bytes,
-            saved=(SavedTensor(name=f"{name}_input", size_bytes=input_bytes, made_by=module), *mask),
+            saved=(
+                SavedTensor(name=f"{name}_input", size_bytes=input_bytes, made_by=module),
+                *gate_tensors(name, size_bytes=output_bytes, gated=self.gated, cut=cut, made_by=module),
+                *mask,
+            ),
         )
 
     def _parameters(self, *, tensor_parallel: int) -> int:

@@ -164,7 +164,8 @@ class MemoryPass:
 
     ``kind`` names the measured kernel that it resembles; bytes are read plus written. A depth-wise
     convolution also has ``forward_flops`` that count as useful. ``repeats`` passes of so many bytes
-    follow one another, each waiting for the one before.
+    follow one another, each waiting for the one before. ``working_bytes`` live only while it runs in
+    either direction, beside what is saved.
     """
 
     name: str
@@ -175,6 +176,7 @@ class MemoryPass:
     forward_flops: Flops = 0.0
     repeats: int = 1
     forward_only: bool = False
+    working_bytes: Bytes = 0.0
     saved: Saved = ()
 
     @property

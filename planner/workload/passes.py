@@ -6,8 +6,9 @@ Every pass counts what it reads and writes, in bytes of the local shard; e is th
 from enum import StrEnum
 from typing import Final
 
+from planner.units import Bytes
 from planner.workload.layers import Cut
-from planner.workload.operators import MatrixProduct, MemoryPass, Module, SavedTensor
+from planner.workload.operators import MatrixProduct, MemoryPass, Module, Saved, SavedTensor
 
 MASK_BYTES: Final = 1
 """A dropout mask keeps one byte per element."""
@@ -43,15 +44,24 @@ def norm_pass(
     It ``saves`` its input, which ``made_by`` made, unless something before it did; the statistics
     (two numbers per token) are left out.
     """
-    width = cut.element_bytes * cut.sharded_tokens * hidden
+    elements = cut.sharded_tokens * hidden
+    width = cut.element_bytes * elements
+    own = (SavedTensor(name=f"{name}_input", size_bytes=width, made_by=made_by),) if saves else ()
+    upcast = upcast_tensors(name, norm, elements=elements, cut=cut, made_by=Module.NORM)
     return MemoryPass(
         name=name,
         module=Module.NORM,
         kind=norm.kernel,
         forward_bytes=2 * width,
         backward_bytes=3 * width,
-        saved=(SavedTensor(name=f"{name}_input", size_bytes=width, made_by=made_by),) if saves else (),
+        saved=(*own, *upcast),
     )
+
+
+def upcast_tensors(name: str, norm: Norm, *, elements: int, cut: Cut, made_by: Module) -> Saved:
+    """Return what an RMS norm in FP32 keeps beside its input, where the framework runs it so."""
+    size_bytes = cut.keeping.norm_bytes(cut.element_bytes) * elements if norm is Norm.RMS else 0
+    return (SavedTensor(name=f"{name}_upcast", size_bytes=size_bytes, made_by=made_by),) if size_bytes else ()
 
 
 def residual_pass(name: str, *, hidden: int, cut: Cut, dropout: float, has_bias: bool) -> MemoryPass:
@@ -73,6 +83,13 @@ def residual_pass(name: str, *, hidden: int, cut: Cut, dropout: float, has_bias:
         backward_bytes=element_reads * cut.element_bytes * elements + mask_bytes,
         saved=mask,
     )
+
+
+def gate_tensors(name: str, *, size_bytes: Bytes, gated: bool, cut: Cut, made_by: Module) -> Saved:
+    """Return the activation of a gate, kept for the product with the other half where that is not fused."""
+    if not (gated and cut.keeping.activation_outputs):
+        return ()
+    return (SavedTensor(name=f"{name}_gate", size_bytes=size_bytes, made_by=made_by),)
 
 
 def dropout_mask(name: str, *, elements: int, dropout: float, module: Module) -> tuple[SavedTensor, ...]:

@@ -11,7 +11,16 @@ from planner.units import Flops
 from planner.workload.attention import LocalAttention, core_operators
 from planner.workload.branches import BranchInput
 from planner.workload.layers import Cut, PlainLayer, Split
-from planner.workload.operators import MatrixProduct, MemoryPass, Module, Operator, SavedTensor, mask_share
+from planner.workload.operators import (
+    MatrixProduct,
+    MemoryPass,
+    Module,
+    Operator,
+    Saved,
+    SavedTensor,
+    mask_share,
+)
+from planner.workload.passes import Norm, upcast_tensors
 from planner.workload.sizes import (
     require_divisible,
     require_flag,
@@ -126,14 +135,31 @@ class SelfAttention(PlainLayer):
                 kind="rms_norm",
                 forward_bytes=2 * width,
                 backward_bytes=3 * width,
-                saved=(SavedTensor(name="query_key_norm_input", size_bytes=width, made_by=self.module),),
+                saved=(
+                    SavedTensor(name="query_key_norm_input", size_bytes=width, made_by=self.module),
+                    *self._upcast_tensors(attention),
+                ),
             ),
         )
 
+    def _upcast_tensors(self, attention: LocalAttention) -> Saved:
+        elements = int(attention.query_bytes + attention.key_bytes) // attention.cut.element_bytes
+        return upcast_tensors(
+            "query_key_norm", Norm.RMS, elements=elements, cut=attention.cut, made_by=self.module
+        )
+
     def _rotary_pass(self, attention: LocalAttention) -> tuple[MemoryPass, ...]:
-        """Rotate Q and K: read and write them in either direction; nothing is saved but Q and K."""
+        """Rotate Q and K: read and write them in either direction; nothing is saved but Q and K.
+
+        Some frameworks write keys and values anew and keep the product that they were parts of.
+        """
         if not self.rotary:
             return ()
+        copies = SavedTensor(
+            name="projected_key_value",
+            size_bytes=attention.key_bytes + attention.value_bytes,
+            made_by=self.module,
+        )
         moved_bytes = 2 * (attention.query_bytes + attention.key_bytes)
         return (
             MemoryPass(
@@ -142,6 +168,7 @@ class SelfAttention(PlainLayer):
                 kind="rotary",
                 forward_bytes=moved_bytes,
                 backward_bytes=moved_bytes,
+                saved=(copies,) if attention.cut.keeping.key_value_copies else (),
             ),
         )
 
@@ -206,11 +233,17 @@ def output_product(
 ) -> MatrixProduct:
     """Return the product of the core's output, which it saves as ``made_by`` made it."""
     name = f"{attention.name}_output"
+    saved = [SavedTensor(name=f"{name}_input", size_bytes=attention.output_bytes, made_by=made_by)]
+    keeping, width = attention.cut.keeping, attention.cut.element_bytes
+    if keeping.input_bytes(width) < width:
+        # The core keeps its output as it made it, the product a copy as it reads it.
+        size_bytes = attention.output_bytes * keeping.input_bytes(width) / width
+        saved.append(SavedTensor(name=f"{name}_input_copy", size_bytes=size_bytes, made_by=made_by))
     return MatrixProduct(
         name=name,
         module=module,
         rows=attention.cut.local_tokens,
         columns=hidden,
         inner=attention.heads * attention.value_dim,
-        saved=(SavedTensor(name=f"{name}_input", size_bytes=attention.output_bytes, made_by=made_by),),
+        saved=tuple(saved),
     )

@@ -2,8 +2,9 @@
 
 import pytest
 
-from planner.cost.memory import buffer_bytes, state_bytes
+from planner.cost.memory import COMMUNICATOR_BYTES, buffer_bytes, framework_bytes, state_bytes
 from planner.expansion import zero_sharding
+from planner.footprint import Footprint
 from planner.framework import StateFormats, StateWidths
 from planner.frameworks import FRAMEWORKS
 from planner.job import Precision
@@ -88,3 +89,42 @@ def test_sharded_parameters_need_room_for_gathered_layers() -> None:
     for zero_stage, expected in [(ZeroStage.OPTIMIZER, 0), (ZeroStage.PARAMETERS, 2 * (2 + 4) * 1000)]:
         sharding = zero_sharding(zero_stage, replicas=8, framework=framework)
         assert buffer_bytes(1000, widths=widths, sharding=sharding) == expected
+
+
+@pytest.mark.parametrize(("zero_stage", "whole_bytes", "shared_bytes"), [(1, 2 + 2, 16), (2, 2, 2 + 16)])
+def test_deepspeed_keeps_fp32_gradients_of_its_shard(
+    zero_stage: int, whole_bytes: int, shared_bytes: int
+) -> None:
+    """DeepSpeed's memory requirements: 4 P + 16 P / n, stage 2 counted with its gradients unreduced."""
+    framework, replicas, parameters = FRAMEWORKS["deepspeed"], 8, 8_000
+    states = state_bytes(
+        parameters,
+        widths=framework.widths(Precision.BF16, moment_values=2),
+        sharding=zero_sharding(ZeroStage(zero_stage), replicas=replicas, framework=framework),
+        footprint=framework.footprint,
+        replicas=replicas,
+    )
+    assert states.total == whole_bytes * parameters + shared_bytes * parameters / replicas
+
+
+@pytest.mark.parametrize(
+    ("zero_stage", "replicas", "bucket_bytes"),
+    [(ZeroStage.NONE, 8, 2), (ZeroStage.NONE, 1, 0), (ZeroStage.OPTIMIZER, 8, 0)],
+)
+def test_replicas_that_average_whole_gradients_keep_them_in_buckets_too(
+    zero_stage: ZeroStage, replicas: int, bucket_bytes: int
+) -> None:
+    framework, parameters = FRAMEWORKS["nanotron"], 8_000
+    widths = framework.widths(Precision.BF16, moment_values=2)
+    sharding = zero_sharding(zero_stage, replicas=replicas, framework=framework)
+    plain = state_bytes(parameters, widths=widths, sharding=sharding)
+    states = state_bytes(
+        parameters, widths=widths, sharding=sharding, footprint=framework.footprint, replicas=replicas
+    )
+    assert states.total - plain.total == bucket_bytes * parameters
+
+
+def test_an_engine_makes_groups_of_its_own_only_where_there_are_groups() -> None:
+    footprint = Footprint(context_bytes=1e9, further_groups=2)
+    assert framework_bytes(num_groups=0, footprint=footprint) == 1e9
+    assert framework_bytes(num_groups=3, footprint=footprint) == 1e9 + 5 * COMMUNICATOR_BYTES

@@ -1,0 +1,34 @@
+"""What a framework's process holds on a device besides parameters, states and saved tensors."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from planner.units import GIBIBYTE, Bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Footprint:
+    """Copies of gradients, flat buffers and allocator overhead; the defaults are those of Megatron-core."""
+
+    upcasts_sharded_gradients: bool = False
+    """Whether an optimizer keeps an FP32 copy of those gradients of its shard that are held in fewer bytes.
+
+    DeepSpeed's page on memory requirements counts it: 16 bytes per parameter of a shard beside 2 + 2 whole.
+    """
+    replica_bucket_bytes: int = 0
+    """Bytes per parameter of the flat buckets that average gradients over replicas without sharding.
+
+    DistributedDataParallel keeps them as wide as the parameter.
+    """
+    buffer_bytes: Bytes = 0.0
+    """Flat buffers of a fixed size that are allocated once and kept."""
+    context_bytes: Bytes = 0.6 * GIBIBYTE
+    """A CUDA context with the libraries' workspaces, as drivers report it on data-centre devices."""
+    further_groups: int = 0
+    """Process groups with communicators of their own beside those of the mesh's axes."""
+    fragmentation_fraction: float = 0.03
+    """Reserved over allocated, less one, of tensors that come and go in a steady training loop."""
+
+
+PLAIN: Final = Footprint()
+"""No copies of gradients, no buffers."""

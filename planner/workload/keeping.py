@@ -1,0 +1,51 @@
+"""What a framework's kernels keep for backward, where others keep more or less of the same operator."""
+
+from dataclasses import dataclass
+from typing import Final
+
+FP32_BYTES: Final = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Keeping:
+    """What is kept beside the least that backward needs; the defaults are those of fused kernels.
+
+    A framework that runs a pass as several operations keeps what each of them saves.
+    """
+
+    upcast_norms: bool = False
+    """Whether an RMS norm runs operation by operation in FP32.
+
+    PyTorch's own then keeps the FP32 input and the FP32 normalised input (its weight's gradient needs it).
+    """
+    activation_outputs: bool = False
+    """Whether a gated MLP keeps the activation of its gate, which the product with the other half needs."""
+    key_value_copies: bool = False
+    """Whether the joint product of Q, K and V stays beside the keys and values that rotary embedding made."""
+    logit_bytes: int = 0
+    """Bytes per logit that live only while the loss runs, beside the softmax that it keeps.
+
+    0 where one kernel computes the loss in place: then the logits' gradient is all.
+    """
+    product_input_bytes: int | None = None
+    """Bytes per element of an input that a product alone keeps; None for those of an activation.
+
+    Products of eight-bit operands keep them as they read them.
+    """
+
+    def norm_bytes(self, element_bytes: int) -> int:
+        """Return the bytes per element that an RMS norm keeps beside its input."""
+        return (FP32_BYTES - element_bytes) + FP32_BYTES if self.upcast_norms else 0
+
+    def input_bytes(self, element_bytes: int) -> int:
+        """Return the bytes per element of an input that a product alone keeps."""
+        return element_bytes if self.product_input_bytes is None else self.product_input_bytes
+
+
+FUSED: Final = Keeping()
+EAGER: Final = Keeping(upcast_norms=True, activation_outputs=True, logit_bytes=8)
+"""PyTorch, operation by operation.
+
+Backward of the cross entropy holds two FP32 gradients per logit beside the log-softmax: the likelihood's
+and the softmax's.
+"""

@@ -1,0 +1,78 @@
+"""What kernels keep beside the least, in bytes per token of one block."""
+
+import pytest
+
+from planner.workload.ends import HeadLayer
+from planner.workload.keeping import EAGER, FUSED, Keeping
+from planner.workload.layers import Cut, Layer
+from planner.workload.operators import MemoryPass, Module
+from planner.workload.passes import Norm
+from planner.workload.recomputation import WHOLE_LAYER, saved_bytes
+from planner.workload.transformer import DecoderLayer
+
+HIDDEN, FFN, HEADS, KV_HEADS, TOKENS = 64, 96, 8, 4, 16
+KEY_WIDTH = KV_HEADS * HIDDEN // HEADS
+BLOCK = DecoderLayer(hidden=HIDDEN, ffn=FFN, heads=HEADS, kv_heads=KV_HEADS, head_dim=HIDDEN // HEADS)
+
+
+def bytes_per_token(layer: Layer, keeping: Keeping, *, element_bytes: int = 2) -> float:
+    return saved_bytes(layer.operators(cut(keeping, element_bytes=element_bytes))) / TOKENS
+
+
+def cut(keeping: Keeping, *, element_bytes: int = 2) -> Cut:
+    return Cut(micro_batch_size=1, sequence_length=TOKENS, element_bytes=element_bytes, keeping=keeping)
+
+
+def more(keeping: Keeping, *, element_bytes: int = 2) -> float:
+    """Return what a block keeps beyond fused kernels."""
+    fused = bytes_per_token(BLOCK, FUSED, element_bytes=element_bytes)
+    return bytes_per_token(BLOCK, keeping, element_bytes=element_bytes) - fused
+
+
+@pytest.mark.parametrize(("element_bytes", "norm_bytes"), [(2, 4 - 2 + 4), (4, 4)])
+def test_a_norm_in_fp32_keeps_its_upcast_input_and_what_it_normalised(
+    element_bytes: int, norm_bytes: int
+) -> None:
+    keeping = Keeping(upcast_norms=True)
+    assert more(keeping, element_bytes=element_bytes) == 2 * norm_bytes * HIDDEN
+
+
+def test_layer_norms_are_one_kernel_everywhere() -> None:
+    plain = DecoderLayer(
+        hidden=HIDDEN, ffn=FFN, heads=HEADS, kv_heads=HEADS, head_dim=8, norm=Norm.LAYER, gated=False
+    )
+    assert bytes_per_token(plain, EAGER) == bytes_per_token(plain, FUSED)
+
+
+def test_an_unfused_gate_keeps_its_activation() -> None:
+    assert more(Keeping(activation_outputs=True)) == 2 * FFN
+
+
+def test_copied_keys_and_values_stay_twice() -> None:
+    assert more(Keeping(key_value_copies=True)) == 2 * 2 * KEY_WIDTH
+
+
+def test_eight_bit_products_keep_one_byte_of_what_they_alone_keep() -> None:
+    attention_input, attention_output, mlp_input, down_input = -HIDDEN, HIDDEN, -HIDDEN, -FFN
+    less = attention_input + attention_output + mlp_input + down_input
+    assert more(Keeping(product_input_bytes=1)) == less
+
+
+def test_full_recomputation_keeps_the_input_alone_however_passes_run() -> None:
+    kept = saved_bytes(BLOCK.operators(cut(EAGER)), recompute=WHOLE_LAYER)
+    assert kept == 2 * HIDDEN * TOKENS
+
+
+def test_recomputed_norms_keep_no_copy_in_fp32() -> None:
+    recompute = frozenset({Module.NORM})
+    eager, fused = (
+        saved_bytes(BLOCK.operators(cut(keeping)), recompute=recompute)
+        for keeping in (Keeping(upcast_norms=True), FUSED)
+    )
+    assert eager == fused
+
+
+def test_a_loss_in_steps_holds_two_fp32_gradients_per_logit() -> None:
+    operators = HeadLayer(vocabulary=128, hidden=HIDDEN).operators(cut(EAGER))
+    working = [op.working_bytes for op in operators if isinstance(op, MemoryPass)]
+    assert working == [2 * 4 * TOKENS * 128]
