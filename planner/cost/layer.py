@@ -161,6 +161,8 @@ class LayerClock:
             case AttentionCore():
                 return self._core_parts(op, Phase.FORWARD, operators)
             case MemoryPass():
+                if not op.forward_bytes:
+                    return []
                 estimate, family = self._memory_pass(op, Phase.FORWARD), Family.MEMORY_PASS
             case CollectivePass():
                 is_alone = op.phase is Phase.FORWARD and op.partner is None
@@ -199,11 +201,14 @@ class LayerClock:
                 return [
                     part
                     for phase in (Phase.INPUT_GRADIENT, Phase.WEIGHT_GRADIENT)
+                    if op.has_input_gradient or phase is Phase.WEIGHT_GRADIENT
                     for part in self._gradient_parts(op, phase, operators)
                 ]
             case AttentionCore():
                 return self._core_parts(op, Phase.BACKWARD, operators)
             case MemoryPass():
+                if not op.backward_bytes:
+                    return []
                 estimate = self._memory_pass(op, Phase.BACKWARD)
                 return [booked(estimate, cause=Cause.COMPUTE, family=Family.MEMORY_PASS)]
             case CollectivePass():

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from planner.workload.layers import Layer, LayerRun, Workload
 from planner.workload.streams import ImageStream, Stream, TextStream
+from planner.workload.traced import TracedLayer
 
 
 def with_samples(
@@ -39,5 +40,7 @@ def _streamed(layer: Layer, changed: Callable[[Stream], Stream]) -> Layer:
 
 def has_sequence(workload: Workload) -> bool:
     """Tell whether a workload's samples hold a sequence; those of a classifier of images do not."""
-    streams = (getattr(run.layer, "stream", None) for run in workload.runs)
-    return not all(isinstance(stream, ImageStream) for stream in streams)
+    return not all(
+        isinstance(run.layer, TracedLayer) or isinstance(getattr(run.layer, "stream", None), ImageStream)
+        for run in workload.runs
+    )
