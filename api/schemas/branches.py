@@ -93,6 +93,17 @@ class StateSpaceDocument(InputDocument):
     convolution_bias: Flag = True
 
 
+class RetentionDocument(InputDocument):
+    """Linear attention in chunks whose heads forget at a fixed rate, with a gate (RetNet)."""
+
+    type: Literal["retention"]
+    hidden: Size
+    heads: Size
+    key_dim: Size = Field(description="Width of a head's queries and keys.")
+    value_dim: Size = Field(description="Width of a head's values and of its gate.")
+    chunk: Size = 512
+
+
 class SelectiveScanDocument(InputDocument):
     """A state-space mixer whose channels have a state each (Mamba)."""
 
@@ -130,6 +141,7 @@ BranchDocument = Annotated[
     | LatentAttentionDocument
     | GatedDeltaNetDocument
     | StateSpaceDocument
+    | RetentionDocument
     | SelectiveScanDocument
     | MlpDocument
     | ExpertsDocument,

@@ -15,9 +15,11 @@ from api.schemas.document import (
     WholeNumber,
     one_of,
 )
+from api.schemas.parts import ConvolutionDocument, KnownActivation, PartDocument
 from api.schemas.sizes import Extent, KnownNorm, Size, SizeOrNone
 from planner.workload.block import Arrangement
-from planner.workload.layers import DECODER, PROJECTOR, VISION
+from planner.workload.feature_map import Activation
+from planner.workload.layers import DECODER, ENCODER, PROJECTOR, VISION
 from planner.workload.passes import Norm
 from planner.workload.traced import SampleDim
 
@@ -43,7 +45,15 @@ class ImageStreamDocument(InputDocument):
     images: SizeOrNone = 1
 
 
-StreamDocument = Annotated[TextStreamDocument | ImageStreamDocument, Field(discriminator="type")]
+class VectorStreamDocument(InputDocument):
+    """One vector per sample."""
+
+    type: Literal["vectors"]
+
+
+StreamDocument = Annotated[
+    TextStreamDocument | ImageStreamDocument | VectorStreamDocument, Field(discriminator="type")
+]
 
 
 class EmbeddingLayerDocument(InputDocument):
@@ -186,7 +196,72 @@ class ClassifierLayerDocument(InputDocument):
     bias: Flag = False
     pooler: Flag = False
     per_token: Flag = False
+    sharded: Flag = Field(default=False, description="Splits its classes over tensor parallel.")
     stream: StreamDocument | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
+
+
+class ConvolutionalLayerDocument(InputDocument):
+    """Convolutions one after the other over maps of images, perhaps around a residual sum.
+
+    One position of the map that it reads stands for a patch of the images of its ``stream``.
+    """
+
+    kind: Literal["convolutional"]
+    count: LayerCount = 1
+    parts: Annotated[tuple[PartDocument, ...], Field(min_length=1, max_length=64)]
+    stream: ImageStreamDocument
+    residual: Flag = False
+    shortcut: ConvolutionDocument | None = Field(
+        default=None, description="What brings the input to the shape of what is added to it."
+    )
+    activation: KnownActivation = Field(default=Activation.NONE, description="That of the sum.")
+    dropout: Share = 0.0
+    role: Name = ENCODER
+
+
+class PoolLayerDocument(InputDocument):
+    """The mean of every channel over the whole map of an image."""
+
+    kind: Literal["pool"]
+    count: Annotated[LayerCount, Field(le=1)] = 1
+    channels: Size
+    stream: ImageStreamDocument
+
+
+class LstmLayerDocument(InputDocument):
+    """A layer of long short-term memory: four gates of width ``hidden``."""
+
+    kind: Literal["lstm"]
+    count: LayerCount = 1
+    inputs: Size
+    hidden: Size
+    bidirectional: Flag = False
+    bias: Flag = True
+    dropout: Share = 0.0
+    stream: StreamDocument | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
+
+
+class TablesLayerDocument(InputDocument):
+    """Embedding tables of a recommendation model: one vector of ``width`` from each."""
+
+    kind: Literal["tables"]
+    count: Annotated[LayerCount, Field(le=1)] = 1
+    table_rows: Annotated[tuple[Size, ...], Field(min_length=1, max_length=10**4)]
+    width: Size
+    lookups: Size = Field(default=1, description="Rows of each table whose sum is its vector.")
+    beside: SizeOrNone = Field(
+        default=1, description="Vectors that come from the layer before and go on with them."
+    )
+
+
+class InteractionLayerDocument(InputDocument):
+    """The dot products of all pairs of a sample's vectors, beside the first vector itself."""
+
+    kind: Literal["interaction"]
+    count: Annotated[LayerCount, Field(le=1)] = 1
+    vectors: Annotated[Size, Field(ge=2)]
+    width: Size
+    with_itself: Flag = False
 
 
 class VolumeDocument(InputDocument):
@@ -283,6 +358,11 @@ LayerDocument = Annotated[
     | NormLayerDocument
     | HeadLayerDocument
     | ClassifierLayerDocument
+    | ConvolutionalLayerDocument
+    | PoolLayerDocument
+    | LstmLayerDocument
+    | TablesLayerDocument
+    | InteractionLayerDocument
     | TracedLayerDocument,
     Field(discriminator="kind"),
 ]

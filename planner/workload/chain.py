@@ -13,15 +13,19 @@ from planner.names import nearest_names
 from planner.workload.block import BlockLayer
 from planner.workload.chain_rules import check_chain
 from planner.workload.classifier import ClassifierLayer
+from planner.workload.convolutional import ConvolutionalLayer
 from planner.workload.embedding import EmbeddingLayer
 from planner.workload.ends import HeadLayer, NormLayer
+from planner.workload.image_pools import PoolLayer
 from planner.workload.layer_fields import read_fields, written_fields
 from planner.workload.layers import LayerRun, Workload
+from planner.workload.lstm import LstmLayer
 from planner.workload.patches import PatchLayer
 from planner.workload.pooling import AttentionPoolLayer
 from planner.workload.prediction import PredictionLayer
 from planner.workload.projector import ProjectorLayer
 from planner.workload.sizes import MAX_COUNT, UnfitValue, require_size, shown
+from planner.workload.tables import InteractionLayer, TablesLayer
 from planner.workload.traced import TracedLayer
 from planner.workload.transformer import DecoderLayer
 
@@ -36,6 +40,11 @@ AnyLayer = (
     | NormLayer
     | HeadLayer
     | ClassifierLayer
+    | ConvolutionalLayer
+    | PoolLayer
+    | LstmLayer
+    | TablesLayer
+    | InteractionLayer
     | TracedLayer
 )
 
@@ -50,6 +59,11 @@ LAYERS: Final[Mapping[str, type[AnyLayer]]] = {
     "norm": NormLayer,
     "head": HeadLayer,
     "classifier": ClassifierLayer,
+    "convolutional": ConvolutionalLayer,
+    "pool": PoolLayer,
+    "lstm": LstmLayer,
+    "tables": TablesLayer,
+    "interaction": InteractionLayer,
     "traced": TracedLayer,
 }
 """The layer that an entry describes; what a plan calls it is the layer's own kind, often its ``role``."""

@@ -1,19 +1,32 @@
 """Which layers fit one another in a chain."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from planner.errors import InvalidRequest
 from planner.workload.block import BlockLayer
+from planner.workload.convolutional import ConvolutionalLayer
 from planner.workload.embedding import EmbeddingLayer
 from planner.workload.ends import HeadLayer
-from planner.workload.layers import EMBEDDING, HEAD, NORM, PROJECTOR, VISION, LayerRun
+from planner.workload.image_pools import PoolLayer
+from planner.workload.layers import EMBEDDING, HEAD, NORM, PROJECTOR, VISION, Layer, LayerRun
+from planner.workload.lstm import LstmLayer
 from planner.workload.patches import PatchLayer
 from planner.workload.projector import ProjectorLayer
 from planner.workload.streams import ImageStream
+from planner.workload.tables import InteractionLayer, TablesLayer
 from planner.workload.traced import TracedLayer
 from planner.workload.transformer import DecoderLayer
 
+REPEATED: Final = (
+    DecoderLayer,
+    BlockLayer,
+    ConvolutionalLayer,
+    LstmLayer,
+    InteractionLayer,
+    TracedLayer,
+)
+"""The layers that do the work of some model; a chain without any is none."""
 Complaint = tuple[str, str]
 """Where under the list of layers, and what is wrong."""
 
@@ -26,8 +39,8 @@ def check_chain(runs: Sequence[LayerRun], *, pointer: str) -> None:
 
 
 def _has_a_repeated_layer(runs: Sequence[LayerRun]) -> Iterable[Complaint]:
-    if not any(isinstance(run.layer, DecoderLayer | BlockLayer | TracedLayer) for run in runs):
-        yield "", "the chain needs a layer of kind decoder, block or traced"
+    if not any(isinstance(run.layer, REPEATED) for run in runs):
+        yield "", "the chain needs a layer of kind decoder, block, convolutional, lstm, interaction or traced"
 
 
 def _ends_stand_at_the_ends(runs: Sequence[LayerRun]) -> Iterable[Complaint]:
@@ -55,20 +68,80 @@ def _widths_agree(runs: Sequence[LayerRun]) -> Iterable[Complaint]:
     written: int | None = None
     for index, run in enumerate(runs):
         layer = run.layer
-        if isinstance(layer, ProjectorLayer):
-            if written not in {None, layer.widths[0]} and not isinstance(layer.stream, ImageStream):
-                message = f"widths ({layer.widths[0]}, ...) must begin with {written}"
-                yield f"/{index}/widths", message
-            written = layer.widths[-1]
-            continue
         if isinstance(layer, TracedLayer):
             written = None
             continue
-        width = int(getattr(layer, "hidden"))  # noqa: B009 - every other layer has it
-        is_start = isinstance(layer, EmbeddingLayer) and not layer.shared
-        if written is not None and width != written and not is_start:
-            yield f"/{index}/hidden", f"hidden ({width}) must be that of the layer before ({written})"
-        written = width
+        width, field = _width_read(layer), WIDTH_FIELDS.get(type(layer), "hidden")
+        if written is not None and width != written and not _starts_anew(layer):
+            yield f"/{index}/{field}", _misfit(layer, field, width=width, written=written)
+        if run.count > 1 and _width_written(layer) != width:
+            message = f"count ({run.count}) must be 1: it reads {width} channels, writes another number"
+            yield f"/{index}/count", message
+        written = _width_written(layer)
+
+
+WIDTH_FIELDS: Final[Mapping[type[Layer], str]] = {
+    ConvolutionalLayer: "parts",
+    LstmLayer: "inputs",
+    PoolLayer: "channels",
+    ProjectorLayer: "widths",
+    TablesLayer: "width",
+    InteractionLayer: "vectors",
+}
+"""The field that says how many channels a layer reads, where it is not ``hidden``."""
+
+
+def _width_read(layer: Layer) -> int:
+    match layer:
+        case ProjectorLayer():
+            return layer.widths[0]
+        case ConvolutionalLayer() | LstmLayer() | PoolLayer() | TablesLayer() | InteractionLayer():
+            return layer.inputs
+        case _:
+            return int(getattr(layer, "hidden"))  # noqa: B009 - every other layer has it
+
+
+def _width_written(layer: Layer) -> int:
+    match layer:
+        case ProjectorLayer():
+            return layer.widths[-1]
+        case ConvolutionalLayer() | LstmLayer() | PoolLayer() | TablesLayer() | InteractionLayer():
+            return layer.outputs
+        case _:
+            return _width_read(layer)
+
+
+def _starts_anew(layer: Layer) -> bool:
+    """Tell whether a layer need not read what the one before it writes."""
+    if isinstance(layer, ProjectorLayer):
+        return isinstance(layer.stream, ImageStream)
+    return isinstance(layer, EmbeddingLayer) and not layer.shared
+
+
+def _misfit(layer: Layer, field: str, *, width: int, written: int) -> str:
+    if isinstance(layer, ProjectorLayer):
+        return f"widths ({width}, ...) must begin with {written}"
+    if field == "hidden":
+        return f"hidden ({width}) must be that of the layer before ({written})"
+    return f"{field} must read the {written} channels of the layer before, not {width}"
+
+
+def _maps_agree(runs: Sequence[LayerRun]) -> Iterable[Complaint]:
+    """Every position of a map stands for as many pixels as the layers before leave it."""
+    pixels: int | None = None
+    for index, run in enumerate(runs):
+        layer = run.layer
+        if not isinstance(layer, ConvolutionalLayer | PoolLayer):
+            pixels = None
+            continue
+        read = layer.stream.patch_size
+        if pixels not in {None, read}:
+            message = f"patch_size ({read}) must be {pixels}, as many pixels as the layers before leave"
+            yield f"/{index}/stream/patch_size", message
+        stride = layer.stride if isinstance(layer, ConvolutionalLayer) else 1
+        if run.count > 1 and stride > 1:
+            yield f"/{index}/count", f"count ({run.count}) must be 1: it has a stride of {stride}"
+        pixels = read * stride
 
 
 def _tied_head_has_its_embedding(runs: Sequence[LayerRun]) -> Iterable[Complaint]:
@@ -89,5 +162,6 @@ RULES: Final[tuple[Callable[[Sequence[LayerRun]], Iterable[Complaint]], ...]] = 
     _has_a_repeated_layer,
     _ends_stand_at_the_ends,
     _widths_agree,
+    _maps_agree,
     _tied_head_has_its_embedding,
 )

@@ -1,23 +1,38 @@
 """The head of a classifier: one vector per sample, or every token, to a few classes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 from typing import ClassVar, Final
 
 from planner.units import Bytes, Flops
 from planner.workload.layers import HEAD, Cut, PlainLayer
-from planner.workload.operators import MatrixProduct, MemoryPass, Module, Operator, SavedTensor
+from planner.workload.operators import (
+    Collective,
+    CollectivePass,
+    MatrixProduct,
+    MemoryPass,
+    Module,
+    Operator,
+    Phase,
+    SavedTensor,
+)
 from planner.workload.sizes import require_flag, require_size
 from planner.workload.streams import JOB, Stream
+from planner.workload.tensor_parallel import entering_collectives, tensor_collective
 
 LOSS_BYTES: Final = 4
 """The loss is computed in FP32."""
+MAX_CLASSES: Final = 10**9
+"""Above any number of classes that can be meant: faces, products and pages come in hundreds of millions."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClassifierLayer(PlainLayer):
     """A map to ``classes`` and its cross entropy, of one vector per sample, or with ``per_token`` of all.
 
-    With ``pooler`` a dense map and a tanh come first; without ``classes`` (0) there is nothing else.
+    With ``pooler`` a dense map and a tanh come first; without ``classes`` (0) there is nothing else, and
+    one class is a binary decision. A ``sharded`` one splits its classes over tensor parallel, as a head
+    does its vocabulary; another is repeated on every device.
     """
 
     kind: ClassVar[str] = HEAD
@@ -27,23 +42,23 @@ class ClassifierLayer(PlainLayer):
     bias: bool = False
     pooler: bool = False
     per_token: bool = False
+    sharded: bool = False
     stream: Stream = JOB
 
     def __post_init__(self) -> None:
         require_size("hidden", self.hidden)
-        require_size("classes", self.classes, smallest=0)
-        for name in ("bias", "pooler", "per_token"):
+        require_size("classes", self.classes, smallest=0, largest=MAX_CLASSES)
+        for name in ("bias", "pooler", "per_token", "sharded"):
             require_flag(name, getattr(self, name))
 
     @property
     def parameters(self) -> int:
         """Weights and biases of the maps."""
-        pooler = self.pooler * (self.hidden + 1) * self.hidden
-        return pooler + self.classes * (self.hidden + self.bias)
+        return self._parameters(self.classes)
 
-    def local_parameters(self, cut: Cut) -> int:  # noqa: ARG002 - the Layer protocol
-        """Return all of them: a classifier is replicated."""
-        return self.parameters
+    def local_parameters(self, cut: Cut) -> int:
+        """Return the pooler and the device's classes: the largest of uneven shards, or all of them."""
+        return self._parameters(self._local_classes(cut))
 
     def forward_flops_per_sample(self, sequence_length: int) -> Flops:
         """Return 2 per vector and weight."""
@@ -58,17 +73,36 @@ class ClassifierLayer(PlainLayer):
 
     def operators(self, cut: Cut) -> tuple[Operator, ...]:
         """Return the maps and the loss."""
-        own = self.stream.cut(cut)
-        vectors = own.sharded_tokens if self.per_token else own.micro_batch_size
+        own = self._vectors_cut(self.stream.cut(cut))
         maps: list[Operator] = []
-        if self.pooler and vectors:
+        if self.pooler and own.sharded_tokens:
+            vectors = own.sharded_tokens
             maps += [self._map("pooler", self.hidden, vectors, own), self._activation(vectors, own)]
-        if self.classes and vectors:
-            maps += [self._map("classes", self.classes, vectors, own), self._loss(vectors)]
+        if self.classes and own.sharded_tokens:
+            maps += self._sharded_classes(own) if self._is_split(own) else self._whole_classes(own)
         return tuple(maps)
 
+    def _whole_classes(self, cut: Cut) -> tuple[Operator, ...]:
+        """Return a map that every device runs over its own vectors."""
+        vectors = cut.sharded_tokens
+        return (self._map("classes", self.classes, vectors, cut), self._loss(vectors, self.classes))
+
+    def _sharded_classes(self, cut: Cut) -> tuple[Operator, ...]:
+        """Return a map of all vectors to the device's classes, and a loss over all parts.
+
+        Maximum, target and sum of exponentials of every vector are an FP32 all-reduce each.
+        """
+        vectors, classes = cut.local_tokens, self._local_classes(cut)
+        return (
+            *entering_collectives(product="classes", module=Module.HEAD, hidden=self.hidden, cut=cut),
+            self._map("classes", classes, vectors, cut),
+            *self._loss_collectives(vectors),
+            self._loss(vectors, classes),
+        )
+
     def _map(self, name: str, columns: int, vectors: int, cut: Cut) -> MatrixProduct:
-        size_bytes = cut.element_bytes * vectors * self.hidden
+        """Return a map, which saves the device's shard of its input."""
+        size_bytes = cut.element_bytes * cut.sharded_tokens * self.hidden
         made_by = Module.HEAD if self.pooler and name == "classes" else None
         return MatrixProduct(
             name=name,
@@ -90,9 +124,9 @@ class ClassifierLayer(PlainLayer):
             backward_bytes=3 * size_bytes,
         )
 
-    def _loss(self, vectors: int) -> MemoryPass:
-        """Log-softmax and its gradient over a few FP32 numbers per vector."""
-        size_bytes = LOSS_BYTES * vectors * self.classes
+    def _loss(self, vectors: int, classes: int) -> MemoryPass:
+        """Log-softmax and its gradient over the FP32 numbers of every vector."""
+        size_bytes = LOSS_BYTES * vectors * classes
         return MemoryPass(
             name="loss",
             module=Module.HEAD,
@@ -101,3 +135,31 @@ class ClassifierLayer(PlainLayer):
             backward_bytes=3 * size_bytes,
             saved=(SavedTensor(name="loss_softmax", size_bytes=size_bytes, made_by=Module.HEAD),),
         )
+
+    def _loss_collectives(self, vectors: int) -> tuple[CollectivePass, ...]:
+        return tuple(
+            tensor_collective(
+                name,
+                Module.HEAD,
+                Collective.ALL_REDUCE,
+                phase=Phase.FORWARD,
+                payload_bytes=float(LOSS_BYTES * vectors),
+            )
+            for name in ("loss_maximum", "loss_target", "loss_sum")
+        )
+
+    def _vectors_cut(self, own: Cut) -> Cut:
+        """Return the cut of what is sorted: all tokens, or one vector of each sequence on every device."""
+        if self.per_token:
+            return own
+        return replace(own, sequence_length=1, sequence_parallel=False, context_parallel=1)
+
+    def _is_split(self, cut: Cut) -> bool:
+        return self.sharded and cut.tensor_parallel > 1
+
+    def _local_classes(self, cut: Cut) -> int:
+        return ceil(self.classes / cut.tensor_parallel) if self.sharded else self.classes
+
+    def _parameters(self, classes: int) -> int:
+        pooler = self.pooler * (self.hidden + 1) * self.hidden
+        return pooler + classes * (self.hidden + self.bias)

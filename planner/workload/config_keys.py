@@ -75,6 +75,16 @@ class ConfigKeys:
 
         return self._checked(key, default, check)
 
+    def side(self, key: str, default: int, *, largest: int) -> int:
+        """Return the side of square images, which a list may give twice."""
+        value = self._value(key, default)
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            return self.size(key, default, largest=largest)
+        sides = self.sizes(key, (default, default), largest=largest)
+        if len(set(sides)) > 1:
+            self.refuse(key, f"{key} ({shown(list(sides))}) must be square", nearest_legal=(min(sides),))
+        return sides[0]
+
     def times(self, key: str, default: int, width: int) -> int:
         """Return a width that a key says as a multiple of another one, which is not beyond all sizes."""
         multiple = self.size(key, default)
@@ -137,6 +147,16 @@ class ConfigKeys:
             self.refuse(key, f"{key} must mark {len(default)} layers, not {len(value)}")
         return tuple(map(bool, value))
 
+    def sizes(self, key: str, default: Sequence[int], *, largest: int = MAX_SIZE) -> tuple[int, ...]:
+        """Return one whole number of at least one for each part of a model; null means the default."""
+        value = self._list(key, default)
+        if not 0 < len(value) <= MAX_COUNT:
+            self.refuse(key, f"{key} must hold from 1 to {MAX_COUNT} numbers, not {len(value)}")
+        try:
+            return tuple(require_size(self._spelling(key), size, largest=largest) for size in value)
+        except UnfitValue as error:
+            self.refuse(key, str(error))
+
     def how_many(self, key: str) -> int:
         """Return how many values a key has that holds one or a list of them; one where it is missing."""
         value = self._value(key, None)
@@ -148,10 +168,14 @@ class ConfigKeys:
 
     def fraction(self, key: str, default: float) -> float:
         """Return a number above zero and at most one."""
+        return self.multiple(key, default, largest=1)
+
+    def multiple(self, key: str, default: float, *, largest: float) -> float:
+        """Return a number above zero and at most ``largest``."""
 
         def check(name: str, value: object) -> float:
-            if not is_number(value) or not 0 < value <= 1:
-                raise UnfitValue(name, f"({shown(value)}) must be above 0 and at most 1")
+            if not is_number(value) or not 0 < value <= largest:
+                raise UnfitValue(name, f"({shown(value)}) must be above 0 and at most {largest:g}")
             return float(value)
 
         return self._checked(key, default, check)

@@ -12,6 +12,8 @@ from planner.names import nearest_names
 from planner.workload.config_keys import ConfigKeys
 from planner.workload.families.bert import read_bert, read_roberta
 from planner.workload.families.decoder_only import Chain, ReadFamily
+from planner.workload.families.efficientnet import read_efficientnet
+from planner.workload.families.resnet import read_resnet
 from planner.workload.families.t5 import T5_OTHER_NAMES, read_t5
 from planner.workload.families.text import TEXT_FAMILIES, TEXT_OTHER_NAMES
 from planner.workload.families.vision import read_vit
@@ -28,11 +30,13 @@ from planner.workload.sizes import UnfitValue, shown
 FAMILIES: Final[Mapping[str, ReadFamily]] = {
     **TEXT_FAMILIES,
     "bert": read_bert,
+    "efficientnet": read_efficientnet,
     "gemma3": read_gemma3,
     "llama4": read_llama4,
     "llava": read_llava,
     "qwen2_5_vl": read_qwen2_5_vl,
     "qwen2_vl": read_qwen2_vl,
+    "resnet": read_resnet,
     "roberta": read_roberta,
     "t5": read_t5,
     "vit": read_vit,

@@ -12,17 +12,22 @@ from planner.errors import InvalidRequest, UnknownName
 from planner.names import nearest_names
 from planner.workload.block import Arrangement, BlockLayer
 from planner.workload.branches import Branch
+from planner.workload.convolution import Convolution, Part
 from planner.workload.cross_attention import CrossAttention
 from planner.workload.delta_net import GatedDeltaNet
 from planner.workload.experts import Experts
+from planner.workload.feature_map import Activation
+from planner.workload.image_pools import WindowPool
 from planner.workload.latent_attention import LatentAttention
 from planner.workload.mlp import Mlp
 from planner.workload.passes import Norm
+from planner.workload.retention import Retention
 from planner.workload.selective_scan import SelectiveScan
 from planner.workload.self_attention import SelfAttention
 from planner.workload.sizes import UnfitValue, shown
+from planner.workload.squeeze_excite import SqueezeExcite
 from planner.workload.state_space import StateSpace
-from planner.workload.streams import JOB, ImageStream, Stream, TextStream
+from planner.workload.streams import JOB, ImageStream, Stream, TextStream, VectorStream
 from planner.workload.traced import (
     EMPTY,
     SampleDim,
@@ -42,12 +47,24 @@ BRANCHES: Final[Mapping[str, type[Branch]]] = {
     "delta_net": GatedDeltaNet,
     "selective_scan": SelectiveScan,
     "state_space": StateSpace,
+    "retention": Retention,
     "mlp": Mlp,
     "experts": Experts,
 }
 """The branch of each type."""
 
-STREAMS: Final[Mapping[str, type[Stream]]] = {"text": TextStream, "images": ImageStream}
+PARTS: Final[Mapping[str, type[Part]]] = {
+    "convolution": Convolution,
+    "squeeze_excite": SqueezeExcite,
+    "pool": WindowPool,
+}
+"""The part of a convolutional layer of each type."""
+
+STREAMS: Final[Mapping[str, type[Stream]]] = {
+    "text": TextStream,
+    "images": ImageStream,
+    "vectors": VectorStream,
+}
 """The stream of each type."""
 
 OPERATORS: Final[Mapping[str, type[TracedOperator]]] = {
@@ -94,7 +111,7 @@ def _written(value: object) -> object:
         return [_written(part) for part in value]
     if isinstance(value, BlockLayer | Volume):
         return written_fields(value)
-    for name, thing in {**BRANCHES, **STREAMS, **OPERATORS}.items():
+    for name, thing in {**BRANCHES, **PARTS, **STREAMS, **OPERATORS}.items():
         if type(value) is thing:
             return {"type": name, **written_fields(value)}
     return value
@@ -123,6 +140,18 @@ def _branches(value: object, pointer: str) -> tuple[Branch, ...]:
         _typed(BRANCHES, branch, what="branch", pointer=f"{pointer}/{place}")
         for place, branch in enumerate(_list(value, pointer))
     )
+
+
+def _parts(value: object, pointer: str) -> tuple[Part, ...]:
+    return tuple(
+        _typed(PARTS, part, what="part", pointer=f"{pointer}/{place}")
+        for place, part in enumerate(_list(value, pointer))
+    )
+
+
+def _shortcut(value: object, pointer: str) -> Convolution | None:
+    known = {"convolution": Convolution}
+    return None if value is None else _typed(known, value, what="shortcut", pointer=pointer)
 
 
 def _operators(value: object, pointer: str) -> tuple[TracedOperator, ...]:
@@ -166,7 +195,7 @@ def _block(value: object, pointer: str) -> BlockLayer:
     return read_fields(BlockLayer, value, what="a block", pointer=pointer)
 
 
-def _widths(value: object, pointer: str) -> tuple[object, ...]:
+def _numbers(value: object, pointer: str) -> tuple[object, ...]:
     return tuple(_list(value, pointer))
 
 
@@ -181,7 +210,11 @@ def _volume(value: object, pointer: str) -> Volume:
 READERS: Final[Mapping[str, Callable[[object, str], object]]] = {
     "norm": _norm,
     "output_norm": _norm,
-    "widths": _widths,
+    "widths": _numbers,
+    "table_rows": _numbers,
+    "parts": _parts,
+    "shortcut": _shortcut,
+    "activation": lambda value, pointer: _word(Activation, value, pointer),
     "arrangement": lambda value, pointer: _word(Arrangement, value, pointer),
     "branches": _branches,
     "block": _block,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from planner.workload.layers import Layer, LayerRun, Workload
-from planner.workload.streams import ImageStream, Stream, TextStream
+from planner.workload.streams import ImageStream, Stream, TextStream, VectorStream
 from planner.workload.traced import TracedLayer
 
 
@@ -24,7 +24,9 @@ def with_samples(
         if isinstance(stream, ImageStream):
             new_images = stream.images if images is None else images
             return replace(stream, images=new_images, image_size=image_size or stream.image_size)
-        return replace(stream, length=target_length or stream.length) if stream.is_target else stream
+        if isinstance(stream, TextStream) and stream.is_target:
+            return replace(stream, length=target_length or stream.length)
+        return stream
 
     runs = (LayerRun(layer=_streamed(run.layer, changed), count=run.count) for run in workload.runs)
     return replace(workload, runs=tuple(runs))
@@ -32,15 +34,16 @@ def with_samples(
 
 def _streamed(layer: Layer, changed: Callable[[Stream], Stream]) -> Layer:
     stream = getattr(layer, "stream", None)
-    if not isinstance(stream, ImageStream | TextStream):
+    if not isinstance(stream, ImageStream | TextStream):  # vectors have nothing to change
         return layer
     replaced: Layer = replace(layer, stream=changed(stream))  # type: ignore[type-var]  # layers are dataclasses
     return replaced
 
 
 def has_sequence(workload: Workload) -> bool:
-    """Tell whether a workload's samples hold a sequence; those of a classifier of images do not."""
+    """Tell whether a workload's samples hold a sequence: images, single vectors, traced samples are none."""
     return not all(
-        isinstance(run.layer, TracedLayer) or isinstance(getattr(run.layer, "stream", None), ImageStream)
+        isinstance(run.layer, TracedLayer)
+        or isinstance(getattr(run.layer, "stream", None), ImageStream | VectorStream)
         for run in workload.runs
     )

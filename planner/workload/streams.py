@@ -1,10 +1,10 @@
-"""The sequences that a layer works on: the job's own, the decoder's side of a pair, or images."""
+"""What a layer works on: the job's own sequences, the decoder's side of a pair, images, or single vectors."""
 
 from dataclasses import dataclass, replace
 from typing import Final
 
 from planner.workload.layers import Cut
-from planner.workload.sizes import MAX_COUNT, require_flag, require_size
+from planner.workload.sizes import MAX_COUNT, UnfitValue, require_flag, require_size
 
 MAX_PIXELS: Final = 10**6
 """Above any image side that can be meant."""
@@ -91,7 +91,34 @@ class ImageStream:
         )
 
 
-Stream = TextStream | ImageStream
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VectorStream:
+    """One vector per sample, as recommendation models have: there is no sequence to split."""
 
+    @property
+    def sequences(self) -> int:
+        """One vector of one sample."""
+        return 1
+
+    def tokens(self, sequence_length: int) -> int:  # noqa: ARG002 - as a TextStream
+        """Return one; the job's length plays no part."""
+        return 1
+
+    def cut(self, cut: Cut) -> Cut:
+        """Return the cut of a layer of this stream, given that of the job."""
+        return replace(cut, sequence_length=1, sequence_parallel=False, context_parallel=1)
+
+
+Stream = TextStream | ImageStream | VectorStream
+
+
+def require_images(name: str, value: object) -> None:
+    """Refuse a stream that holds no images with UnfitValue."""
+    if not isinstance(value, ImageStream):
+        raise UnfitValue(name, "must be of images")
+
+
+VECTORS: Final = VectorStream()
+"""One vector per sample."""
 JOB: Final = TextStream()
 """The job's own sequences."""

@@ -3,14 +3,19 @@
 GPT-3 and the Megatron models have the shape of GPT-2; their sizes and their vocabulary of 51,200 are
 those of Korthikanti et al. (2022), table 3. ``mistral-7b`` is version 0.2, which has no window.
 Where a model is known for its language alone, its head is that of a language model (BERT's masked one).
+What no config.json describes is a chain of layers: ``dlrm-criteo-1tb`` is the reference model of MLPerf
+Training v0.7 (facebookresearch/dlrm, ``run_and_time.sh``), whose tables have 40 million rows at most.
 """
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib import resources
 from typing import Final
 
 from planner.errors import UnknownName
 from planner.names import nearest_names
+from planner.workload.chain import workload_from_layers
 from planner.workload.huggingface import workload_from_config
 from planner.workload.layers import Workload
 from planner.workload.sizes import shown
@@ -25,6 +30,7 @@ ALIASES: Final = {
     "bert-base-uncased": "bert-base",
     "bert-large-uncased": "bert-large",
     "deepseek-r1": "deepseek-v3",
+    "dlrm": "dlrm-criteo-1tb",
     "llama-4-maverick-17b-128e": "llama-4-maverick",
     "llama-4-scout-17b-16e": "llama-4-scout",
 }
@@ -50,4 +56,13 @@ def preset_workload(name: str, *, pointer: str = "/model/preset") -> Workload:
             nearest_legal=nearest_names(name, (*names, *ALIASES)),
         )
     config = json.loads((resources.files(__name__) / f"{canonical}{SUFFIX}").read_text(encoding="utf-8"))
-    return workload_from_config(config, name=canonical)
+    return (
+        _from_chain(config, name=canonical)
+        if "layers" in config
+        else workload_from_config(config, name=canonical)
+    )
+
+
+def _from_chain(document: Mapping[str, object], *, name: str) -> Workload:
+    chain = workload_from_layers({"layers": document["layers"]})
+    return replace(chain, name=name, family=str(document["family"]))

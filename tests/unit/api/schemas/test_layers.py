@@ -10,9 +10,10 @@ from pydantic import BaseModel, TypeAdapter
 from api.schemas.branches import BranchDocument
 from api.schemas.layers import LayerDocument, StreamDocument, TracedDocument, VolumeDocument
 from api.schemas.model import ModelDocument
+from api.schemas.parts import PartDocument
 from planner.workload.chain import LAYERS, layers_document
 from planner.workload.huggingface import FAMILIES, workload_from_config
-from planner.workload.layer_fields import BRANCHES, OPERATORS, STREAMS
+from planner.workload.layer_fields import BRANCHES, OPERATORS, PARTS, STREAMS
 from planner.workload.presets import preset_names, preset_workload
 from planner.workload.streams import JOB
 from planner.workload.traced import EMPTY, Volume
@@ -25,9 +26,10 @@ def documents(union: object, key: str) -> Mapping[str, type[BaseModel]]:
 
 
 LAYER_DOCUMENTS = documents(LayerDocument, "kind")
-PARTS: list[tuple[type[object], type[BaseModel]]] = [
+DESCRIBED: list[tuple[type[object], type[BaseModel]]] = [
     *((LAYERS[kind], LAYER_DOCUMENTS[kind]) for kind in sorted(LAYERS)),
     *((BRANCHES[kind], documents(BranchDocument, "type")[kind]) for kind in sorted(BRANCHES)),
+    *((PARTS[kind], documents(PartDocument, "type")[kind]) for kind in sorted(PARTS)),
     *((STREAMS[kind], documents(StreamDocument, "type")[kind]) for kind in sorted(STREAMS)),
     *((OPERATORS[kind], documents(TracedDocument, "type")[kind]) for kind in sorted(OPERATORS)),
     (Volume, VolumeDocument),
@@ -37,13 +39,14 @@ PARTS: list[tuple[type[object], type[BaseModel]]] = [
 def test_every_kind_of_layer_has_a_document() -> None:
     assert LAYER_DOCUMENTS.keys() == LAYERS.keys()
     assert documents(BranchDocument, "type").keys() == BRANCHES.keys()
+    assert documents(PartDocument, "type").keys() == PARTS.keys()
     assert documents(StreamDocument, "type").keys() == STREAMS.keys()
     assert documents(TracedDocument, "type").keys() == OPERATORS.keys()
     schema = TypeAdapter(LayerDocument).json_schema()
     assert schema["discriminator"]["mapping"].keys() == LAYERS.keys()
 
 
-@pytest.mark.parametrize(("thing", "document"), PARTS, ids=lambda part: part.__name__)
+@pytest.mark.parametrize(("thing", "document"), DESCRIBED, ids=lambda part: part.__name__)
 def test_documents_have_the_fields_and_defaults_of_what_they_describe(
     thing: type[object], document: type[BaseModel]
 ) -> None:

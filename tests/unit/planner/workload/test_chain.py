@@ -55,6 +55,8 @@ FAMILIES: list[Mapping[str, object]] = [
     {"model_type": "qwen2_5_vl"},
     {"model_type": "t5"},
     {"model_type": "vit"},
+    {"model_type": "resnet", "layer_type": "basic"},
+    {"model_type": "efficientnet"},
     {"model_type": "bloom"},
     {"model_type": "deepseek_v3"},
     {"model_type": "falcon"},
@@ -207,6 +209,93 @@ def test_an_unknown_kind_or_field_gets_the_nearest(layer: Mapping[str, object], 
     ],
 )
 def test_layers_that_do_not_fit_one_another_are_refused(
+    layers: list[Mapping[str, object]], pointer: str
+) -> None:
+    assert refusal(*layers).pointer == f"/model/layers{pointer}"
+
+
+VECTORS: Mapping[str, object] = {"type": "vectors"}
+LSTM: Mapping[str, object] = {"kind": "lstm", "inputs": 64, "hidden": 32, "bidirectional": True}
+TABLES: Mapping[str, object] = {"kind": "tables", "table_rows": [10, 20, 30], "width": 16}
+INTERACTION: Mapping[str, object] = {"kind": "interaction", "vectors": 4, "width": 16}
+CONVOLUTION: Mapping[str, object] = {"type": "convolution", "inputs": 3, "outputs": 64, "kernel": 3}
+IMAGES: Mapping[str, object] = {"type": "images", "image_size": 64, "patch_size": 1}
+STEM: Mapping[str, object] = {
+    "kind": "convolutional",
+    "role": "embedding",
+    "parts": [{**CONVOLUTION, "stride": 2}, {"type": "pool", "channels": 64, "kernel": 3, "stride": 2}],
+    "stream": IMAGES,
+}
+BOTTLENECK: Mapping[str, object] = {
+    "kind": "convolutional",
+    "parts": [{**CONVOLUTION, "inputs": 64}, {"type": "squeeze_excite", "channels": 64, "width": 4}],
+    "residual": True,
+    "activation": "relu",
+    "stream": {**IMAGES, "patch_size": 4},
+}
+HALVING: Mapping[str, object] = {**CONVOLUTION, "inputs": 64, "stride": 2}
+POOL: Mapping[str, object] = {"kind": "pool", "channels": 64, "stream": {**IMAGES, "patch_size": 4}}
+CLASSES: Mapping[str, object] = {"kind": "classifier", "hidden": 64, "classes": 10**8, "sharded": True}
+OTHER_CHAINS: Mapping[str, list[Mapping[str, object]]] = {
+    "lstm": [EMBEDDING, LSTM, {**LSTM, "count": 3}, HEAD],
+    "recommendation": [
+        {"kind": "projector", "role": "bottom_mlp", "widths": [13, 32, 16], "stream": VECTORS},
+        TABLES,
+        INTERACTION,
+        {"kind": "projector", "role": "top_mlp", "widths": [22, 64], "stream": VECTORS},
+        {"kind": "classifier", "hidden": 64, "classes": 1, "stream": VECTORS},
+    ],
+    "convolutional": [STEM, {**BOTTLENECK, "count": 4}, POOL, {**CLASSES, "stream": IMAGES}],
+    "retention": [
+        EMBEDDING,
+        {
+            "kind": "block",
+            "count": 3,
+            "branches": [
+                {"type": "retention", "hidden": 64, "heads": 4, "key_dim": 16, "value_dim": 32},
+                {"type": "mlp", "hidden": 64, "ffn": 128},
+            ],
+        },
+        HEAD,
+    ],
+}
+
+
+@pytest.mark.parametrize("layers", OTHER_CHAINS.values(), ids=OTHER_CHAINS)
+def test_a_chain_that_no_config_describes_is_read_back_as_it_was(layers: list[Mapping[str, object]]) -> None:
+    workload = workload_from_layers({"layers": layers})
+    document = json.loads(json.dumps(layers_document(workload)))
+    assert workload_from_layers(document) == workload
+
+
+@pytest.mark.parametrize(
+    ("layers", "pointer"),
+    [
+        ([{**STEM, "parts": []}], "/0/parts"),
+        ([{**STEM, "parts": [{"type": "convolve"}]}], "/0/parts/0/type"),
+        ([{**STEM, "parts": [{**CONVOLUTION, "stride": 0}]}], "/0/parts/0/stride"),
+        ([{**STEM, "parts": [CONVOLUTION, CONVOLUTION]}], "/0/parts"),
+        ([{**STEM, "shortcut": {"type": "pool"}}], "/0/shortcut/type"),
+        ([{**STEM, "activation": "tanh"}], "/0/activation"),
+        ([{**STEM, "stream": None}], "/0/stream"),
+        ([{**STEM, "stream": VECTORS}], "/0/stream"),
+        ([{**POOL, "stream": {"type": "text"}}, LSTM], "/0/stream"),
+        ([STEM, {**BOTTLENECK, "stream": IMAGES}], "/1/stream/patch_size"),
+        ([{**BOTTLENECK, "residual": False, "parts": [HALVING], "count": 2}], "/0/count"),
+        ([{**STEM, "parts": [CONVOLUTION], "role": "encoder", "count": 2}], "/0/count"),
+        ([STEM, BOTTLENECK, {**POOL, "channels": 32}], "/2/channels"),
+        ([EMBEDDING, {**LSTM, "inputs": 32}], "/1/inputs"),
+        ([EMBEDDING, LSTM, {**LSTM, "inputs": 32}], "/2/inputs"),
+        ([EMBEDDING, {**LSTM, "hidden": 16, "count": 2}], "/1/count"),
+        ([TABLES], ""),
+        ([{**TABLES, "table_rows": 3}, INTERACTION], "/0/table_rows"),
+        ([{**TABLES, "table_rows": [3, "4"]}, INTERACTION], "/0/table_rows"),
+        ([TABLES, {**INTERACTION, "vectors": 3}], "/1/vectors"),
+        ([LSTM, TABLES], "/1/width"),
+        ([LSTM, {**CLASSES, "classes": 10**10}], "/1/classes"),
+    ],
+)  # fmt: skip
+def test_other_layers_that_cannot_be_are_refused_where_they_stand(
     layers: list[Mapping[str, object]], pointer: str
 ) -> None:
     assert refusal(*layers).pointer == f"/model/layers{pointer}"

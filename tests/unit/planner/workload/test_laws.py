@@ -9,15 +9,26 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from planner.job import AttentionKind
+from planner.workload.block import BlockLayer
+from planner.workload.classifier import ClassifierLayer
+from planner.workload.convolution import Convolution
+from planner.workload.convolutional import ConvolutionalLayer
 from planner.workload.huggingface import FAMILIES, workload_from_config
+from planner.workload.image_pools import WindowPool
 from planner.workload.layers import Cut, Layer
+from planner.workload.lstm import LstmLayer
+from planner.workload.mlp import Mlp
 from planner.workload.operators import AttentionCore, CollectivePass, MatrixProduct, MemoryPass, Phase
 from planner.workload.presets import preset_names, preset_workload
+from planner.workload.projector import ProjectorLayer
 from planner.workload.recomputation import WHOLE_LAYER, recomputed_operators, saved_bytes
+from planner.workload.retention import Retention
+from planner.workload.streams import VECTORS, ImageStream
+from planner.workload.tables import InteractionLayer, TablesLayer
 from planner.workload.traced import SampleDim, TracedLayer, TracedPass, TracedProduct, Volume
 
 CUT = Cut(micro_batch_size=2, sequence_length=1024)
-REPEATED = {"decoder", "encoder", "vision"}
+REPEATED = {"decoder", "encoder", "interaction", "lstm", "vision"}
 
 
 def layers_of_families() -> Iterator[tuple[str, Layer]]:
@@ -49,12 +60,36 @@ TRACED = TracedLayer(
     parameters=600,
     saved_input=Volume(elements=7),
 )
+OTHERS: dict[str, Layer] = {
+    "traced": TRACED,
+    "lstm": LstmLayer(inputs=256, hidden=512, bidirectional=True, dropout=0.1),
+    "tables": TablesLayer(table_rows=(10**6, 3, 1000), width=128, lookups=2),
+    "interaction": InteractionLayer(vectors=4, width=128),
+    "vectors": ProjectorLayer(widths=(13, 512, 128), bias=True, activates_output=True, stream=VECTORS),
+    "decision": ClassifierLayer(hidden=128, classes=1, bias=True, stream=VECTORS),
+    "many-classes": ClassifierLayer(hidden=512, classes=10**7, bias=True, pooler=True, sharded=True),
+    "many-labels": ClassifierLayer(hidden=512, classes=10**6, per_token=True, sharded=True),
+    "retention": BlockLayer(
+        branches=(
+            Retention(hidden=512, heads=8, key_dim=64, value_dim=128, chunk=64),
+            Mlp(hidden=512, ffn=1024, gated=False),
+        )
+    ),
+    "grouped-convolution": ConvolutionalLayer(
+        parts=(
+            Convolution(inputs=64, outputs=128, kernel=3, stride=2, groups=4, bias=True, batch_norm=False),
+            WindowPool(channels=128, kernel=3, stride=2, average=True),
+        ),
+        stream=ImageStream(image_size=63, patch_size=2, images=3),
+    ),
+}
+"""Layers that no family has."""
 LAYERS = [
     *(
         pytest.param(layer, id=f"{family}-{place}-{layer.kind}")
         for place, (family, layer) in enumerate(layers_of_families())
     ),
-    pytest.param(TRACED, id="traced"),
+    *(pytest.param(layer, id=name) for name, layer in OTHERS.items()),
 ]
 CUTS = st.builds(
     Cut,
@@ -116,8 +151,8 @@ def test_devices_together_hold_all_parameters(layer: Layer, cut: Cut) -> None:
 @given(cut=CUTS)
 def test_devices_together_do_all_that_is_useful(layer: Layer, cut: Cut) -> None:
     assume(splits_evenly(layer, cut))
-    products = [op for op in layer.operators(cut) if isinstance(op, MatrixProduct | AttentionCore)]
-    done = sum(op.forward_flops for op in products) * cut.tensor_parallel * cut.context_parallel
+    kernels = [op for op in layer.operators(cut) if not isinstance(op, CollectivePass)]
+    done = sum(op.forward_flops for op in kernels) * cut.tensor_parallel * cut.context_parallel
     useful = cut.micro_batch_size * layer.forward_flops_per_sample(cut.sequence_length)
     # Mamba's scan and a pool's one query multiply inside passes: 2 % of the useful at most.
     assert done >= 0.98 * useful

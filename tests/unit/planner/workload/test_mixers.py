@@ -12,6 +12,7 @@ from planner.workload.delta_net import GatedDeltaNet
 from planner.workload.layers import Cut
 from planner.workload.operators import Collective, CollectivePass, MatrixProduct, Module, Operator
 from planner.workload.recomputation import WHOLE_LAYER, kept_tensors, saved_bytes
+from planner.workload.retention import Retention
 from planner.workload.selective_scan import SelectiveScan
 from planner.workload.state_space import StateSpace
 
@@ -19,10 +20,11 @@ H = 512
 DELTA = GatedDeltaNet(hidden=H, key_heads=8, value_heads=16, key_dim=32, value_dim=64)
 SPACE = StateSpace(hidden=H, heads=16, head_dim=64, state=32, groups=8, chunk=64)
 SCAN = SelectiveScan(hidden=H, inner=1024, state=16, rank=32)
-MIXERS = [DELTA, SPACE, SCAN]
+RETENTION = Retention(hidden=H, heads=8, key_dim=64, value_dim=128, chunk=64)
+MIXERS = [DELTA, SPACE, SCAN, RETENTION]
 B, S = 2, 512
 CUT = Cut(micro_batch_size=B, sequence_length=S)
-Mixer = GatedDeltaNet | StateSpace | SelectiveScan
+Mixer = GatedDeltaNet | StateSpace | SelectiveScan | Retention
 
 
 def operators(mixer: Mixer, cut: Cut = CUT) -> tuple[Operator, ...]:
@@ -52,6 +54,10 @@ def test_a_selective_scan_counts_maps_convolution_and_states() -> None:
     assert replace(SCAN, norms=True).parameters - SCAN.parameters == 32 + 2 * 16
 
 
+def test_retention_counts_eight_maps_where_values_are_twice_as_wide() -> None:
+    assert RETENTION.parameters == 8 * H**2
+
+
 @pytest.mark.parametrize("mixer", MIXERS, ids=lambda mixer: type(mixer).__name__)
 @given(t=st.sampled_from([1, 2, 4, 8]), c=st.sampled_from([1, 2]))
 def test_products_with_weights_add_up_to_two_flop_per_token_and_weight(mixer: Mixer, t: int, c: int) -> None:
@@ -62,10 +68,11 @@ def test_products_with_weights_add_up_to_two_flop_per_token_and_weight(mixer: Mi
     state = 6 * 16 * 32 * 64 if isinstance(mixer, GatedDeltaNet) else 0
     state += 4 * 16 * 32 * 64 if isinstance(mixer, StateSpace) else 0
     state += 4 * 1024 * 16 if isinstance(mixer, SelectiveScan) else 0
+    state += 4 * 8 * 64 * 128 if isinstance(mixer, Retention) else 0
     assert mixer.forward_flops(S, memory_length=S) * B == pytest.approx(whole + B * S * state)
 
 
-@pytest.mark.parametrize("mixer", [DELTA, SPACE], ids=lambda mixer: type(mixer).__name__)
+@pytest.mark.parametrize("mixer", [DELTA, SPACE, RETENTION], ids=lambda mixer: type(mixer).__name__)
 def test_chunks_are_split_over_heads_and_tokens(mixer: Mixer) -> None:
     within = [op for op in products(mixer, CUT) if not op.has_weights]
     split = [

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from planner.errors import InvalidRequest
 from planner.workload.huggingface import FAMILIES, workload_from_config
-from tests.unit.planner.workload.families.library import library_parameters
+from tests.unit.planner.workload.families.library import library_buffers, library_parameters
 
 Config = Mapping[str, object]
 
@@ -33,6 +34,16 @@ WHOLE: list[Config] = [
     },
     {"model_type": "deepseek_v3"},
     {"model_type": "deepseek_v3", "num_nextn_predict_layers": 3, "architectures": ["DeepseekV3Model"]},
+    {"model_type": "efficientnet"},
+    {"model_type": "efficientnet", "architectures": ["EfficientNetModel"], "image_size": [240, 240]},
+    {
+        "model_type": "efficientnet",
+        "width_coefficient": 1.1,
+        "depth_coefficient": 1.2,
+        "hidden_dim": 1408,
+        "expand_ratios": [1, 4, 1, 6, 6, 6, 6],
+        "squeeze_expansion_ratio": 0.1,
+    },
     {"model_type": "falcon"},
     {"model_type": "falcon", "new_decoder_architecture": True, "num_kv_heads": 1},
     {
@@ -152,6 +163,15 @@ WHOLE: list[Config] = [
     {"model_type": "qwen3_moe", "attention_bias": True, "head_dim": 128, "num_experts": 64},
     {"model_type": "qwen3_next"},
     {"model_type": "qwen3_next", "attention_bias": True, "full_attention_interval": 3},
+    {"model_type": "resnet"},
+    {"model_type": "resnet", "architectures": ["ResNetModel"], "layer_type": "basic"},
+    {
+        "model_type": "resnet",
+        "downsample_in_bottleneck": True,
+        "downsample_in_first_stage": True,
+        "hidden_act": "silu",
+        "num_labels": 10,
+    },
     {"model_type": "roberta"},
     {"model_type": "roberta", "architectures": ["RobertaModel"]},
     {"model_type": "roberta", "architectures": ["RobertaForSequenceClassification"]},
@@ -389,10 +409,73 @@ def test_the_count_of_text_and_tower_is_the_librarys(family: str, data: st.DataO
     assert workload_from_config(config).parameters == library_parameters(config)
 
 
+@st.composite
+def perturbed_resnet(draw: st.DrawFn) -> Config:
+    """Return a small ResNet: any form, stages, widths and depths."""
+    stages = draw(st.integers(1, 5))
+    return {
+        "model_type": "resnet",
+        "num_channels": draw(st.integers(1, 4)),
+        "embedding_size": draw(st.integers(1, 20)),
+        "hidden_sizes": draw(st.lists(st.integers(4, 40), min_size=stages, max_size=stages)),
+        "depths": draw(st.lists(st.integers(1, 3), min_size=stages, max_size=stages)),
+        "layer_type": draw(st.sampled_from(["basic", "bottleneck"])),
+        "downsample_in_first_stage": draw(st.booleans()),
+        "downsample_in_bottleneck": draw(st.booleans()),
+    }
+
+
+@st.composite
+def perturbed_efficientnet(draw: st.DrawFn) -> Config:
+    """Return an EfficientNet of any width and depth whose stages fit one another."""
+    stages, divisor = draw(st.integers(1, 5)), draw(st.sampled_from([4, 8]))
+    width = draw(st.floats(0.3, 2.5))
+
+    def of_stages(values: st.SearchStrategy[int]) -> list[int]:
+        return draw(st.lists(values, min_size=stages, max_size=stages))
+
+    outputs = of_stages(st.integers(8, 40))
+    config = {
+        "model_type": "efficientnet",
+        "width_coefficient": width,
+        "depth_coefficient": draw(st.floats(0.3, 3.5)),
+        "depth_divisor": divisor,
+        "kernel_sizes": of_stages(st.sampled_from([3, 5, 7])),
+        "in_channels": [32, *outputs[:-1]],
+        "out_channels": outputs,
+        "strides": of_stages(st.integers(1, 2)),
+        "num_block_repeats": of_stages(st.integers(1, 3)),
+        "expand_ratios": of_stages(st.integers(1, 6)),
+        "squeeze_expansion_ratio": draw(st.floats(0.01, 1)),
+    }
+    return {**config, "hidden_dim": legal_hidden_dim(config)}
+
+
+def legal_hidden_dim(config: Config) -> object:
+    """Return the width of the last convolution, which a refusal of another names."""
+    with pytest.raises(InvalidRequest) as caught:
+        workload_from_config({**config, "hidden_dim": 1})
+    return caught.value.nearest_legal[0]
+
+
+@pytest.mark.parametrize(
+    "configs", [perturbed_resnet(), perturbed_efficientnet()], ids=["resnet", "efficient"]
+)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_the_counts_of_a_convolutional_network_are_the_librarys(
+    configs: st.SearchStrategy[Config], data: st.DataObject
+) -> None:
+    config = data.draw(configs)
+    workload = workload_from_config(config)
+    assert workload.parameters == library_parameters(config)
+    assert workload.buffers == library_buffers(config)
+
+
 def test_every_family_is_counted() -> None:
     counted = {str(config["model_type"]) for config in WHOLE}
     assert counted == FAMILIES.keys()
-    assert KEYS.keys() | TEXT_OF.keys() | {"mamba2"} == FAMILIES.keys()
+    assert KEYS.keys() | TEXT_OF.keys() | {"efficientnet", "mamba2", "resnet"} == FAMILIES.keys()
 
 
 @pytest.mark.parametrize("config", WHOLE, ids=str)

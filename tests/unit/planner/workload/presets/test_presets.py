@@ -14,6 +14,9 @@ PARAMETERS = {
     "deepseek-v2": 235_741_434_880,
     "deepseek-v2-lite": 15_706_484_224,
     "deepseek-v3": 671_026_404_352,
+    "dlrm-criteo-1tb": 187_767_399 * 128 + 2_368_897,
+    "efficientnet-b0": 5_288_548,
+    "efficientnet-b7": 66_347_960,
     "falcon-40b": 41_303_293_952,
     "falcon-7b": 6_921_720_704,
     "gemma-2-27b": 27_227_128_320,
@@ -102,6 +105,11 @@ PARAMETERS = {
     "qwen3-4b": 4_022_468_096,
     "qwen3-8b": 8_190_735_360,
     "qwen3-next-80b-a3b": 79_674_391_296,
+    "resnet-101": 44_549_160,
+    "resnet-152": 60_192_808,
+    "resnet-18": 11_689_512,
+    "resnet-34": 21_797_672,
+    "resnet-50": 25_557_032,
     "roberta-base": 124_697_433,
     "roberta-large": 355_412_057,
     "starcoder2-15b": 15_957_889_024,
@@ -178,6 +186,25 @@ def test_extra_prediction_layers_are_as_large_as_published(name: str, published:
 def test_as_many_parameters_are_active_as_published(name: str, billions: float) -> None:
     # What is published leaves out the embedding here, the head there, or a vision tower.
     assert preset_workload(name).active_parameters / 1e9 == pytest.approx(billions, abs=1.7)
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        # Multiply-adds of one image: He et al. (2016), table 1, whose stride sits in the first convolution
+        # of a bottleneck (5 % less); Tan and Le (2019), table 2.
+        ("resnet-18", 1.8),
+        ("resnet-34", 3.6),
+        ("resnet-50", 3.8),
+        ("resnet-101", 7.6),
+        ("resnet-152", 11.3),
+        ("efficientnet-b0", 0.39),
+        ("efficientnet-b7", 37),
+    ],
+)
+def test_a_network_of_images_multiplies_as_often_as_published(name: str, billions: float) -> None:
+    multiply_adds = preset_workload(name).forward_flops_per_sample(1) / 2
+    assert multiply_adds / 1e9 == pytest.approx(billions, rel=0.08)
 
 
 @pytest.mark.parametrize(("alias", "name"), ALIASES.items())
