@@ -119,6 +119,8 @@ class Framework:
     """
     memory_pass_pace: float = 1.0
     """Time of its memory-bound passes over that of fused ones: eager frameworks launch one per operation."""
+    weighs_layers: bool = False
+    """Whether stages are filled by the weights of their layers and of the head where not told how."""
     saves_gathered_inputs: bool = False
     """Whether sequence-parallel products keep their gathered input for backward, not their shard of it."""
     keeps_low_gradients: bool = False

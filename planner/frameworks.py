@@ -160,6 +160,7 @@ NANOTRON: Final = replace(
     context_parallel=False,
     uneven_by_default=True,
     default_zero_stage=ZeroStage.NONE,
+    weighs_layers=True,
     default_sequence_parallel=True,
     # A layer of one small micro-batch takes 4.5 ms whatever its width.
     launch_seconds_per_kernel=1.3e-4,

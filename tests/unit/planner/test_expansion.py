@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InvalidRequest
-from planner.expansion import even_split, expand_short_plan, zero_sharding
+from planner.expansion import even_split, expand_short_plan, weighed_split, zero_sharding
 from planner.full_plan import full_plan, read_full_plan
 from planner.framework import FULL_RECOMPUTE, SELECTIVE_RECOMPUTE
 from planner.frameworks import FRAMEWORKS
@@ -23,6 +23,8 @@ from planner.strategy import (
     TrainingPlan,
     ZeroStage,
 )
+from planner.workload.body import body_of
+from planner.workload.presets import preset_workload
 from tests.unit.planner.settings import setting
 
 SHORT_PLANS = [
@@ -154,3 +156,27 @@ def test_zero_stages_shard_more_and_more() -> None:
         for s in (zero_sharding(stage, replicas=8, framework=framework) for stage in ZeroStage)
     ]
     assert sizes == [(1, 1, 1), (1, 1, 8), (1, 8, 8), (8, 8, 8)]
+
+
+@pytest.mark.parametrize(
+    ("model", "num_chunks", "layers"),
+    [
+        # The head of Llama 3 8B weighs as much as 2.4 of its layers, that of GPT-2 as much as 5.4.
+        ("llama-3-8b", 1, (32,)),
+        ("llama-3-8b", 2, (18, 14)),
+        ("llama-3-8b", 4, (9, 9, 8, 6)),
+        ("gpt-2-124m", 4, (5, 4, 3, 0)),
+        ("gpt-2-124m", 8, (3, 2, 2, 2, 1, 1, 1, 0)),
+    ],
+)
+def test_stages_filled_by_weight_leave_room_for_the_head(
+    model: str, num_chunks: int, layers: tuple[int, ...]
+) -> None:
+    assert weighed_split(body_of(preset_workload(model)), num_chunks) == layers
+
+
+def test_nanotron_fills_stages_by_weight_unless_told_how() -> None:
+    judged = setting(framework="nanotron")
+    assert expand_short_plan(ShortPlan(pipeline_parallel=2), judged).assignment == ((18,), (14,))
+    told = ShortPlan(pipeline_parallel=2, layers_per_stage=(16, 16))
+    assert expand_short_plan(told, judged).assignment == ((16,), (16,))
