@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from planner.errors import InvalidRequest
 from planner.expansion import even_split, expand_short_plan, weighed_split, zero_sharding
-from planner.full_plan import full_plan, read_full_plan
 from planner.framework import FULL_RECOMPUTE, SELECTIVE_RECOMPUTE
 from planner.frameworks import FRAMEWORKS
+from planner.full_plan import full_plan, read_full_plan
 from planner.strategy import (
     Chunk,
     LayerOffload,
