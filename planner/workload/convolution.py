@@ -140,7 +140,7 @@ class Convolution:
         return MemoryPass(
             name=name,
             module=MODULE,
-            kind="convolution",
+            kind="depthwise",
             forward_bytes=source.size_bytes + convolved.size_bytes,
             backward_bytes=2 * (source.size_bytes + convolved.size_bytes),
             forward_flops=2.0 * convolved.elements * self._window,

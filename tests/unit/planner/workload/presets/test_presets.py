@@ -16,6 +16,7 @@ PARAMETERS = {
     "deepseek-v3": 671_026_404_352,
     "dlrm-criteo-1tb": 187_767_399 * 128 + 2_368_897,
     "efficientnet-b0": 5_288_548,
+    "efficientnet-b4": 19_341_616,
     "efficientnet-b7": 66_347_960,
     "falcon-40b": 41_303_293_952,
     "falcon-7b": 6_921_720_704,
@@ -199,6 +200,7 @@ def test_as_many_parameters_are_active_as_published(name: str, billions: float) 
         ("resnet-101", 7.6),
         ("resnet-152", 11.3),
         ("efficientnet-b0", 0.39),
+        ("efficientnet-b4", 4.2),
         ("efficientnet-b7", 37),
     ],
 )
