@@ -37,8 +37,8 @@ Adds 0.84 to 0.93 and copies 0.75 to 0.78 on A100 and H100; gelu 0.75 on A100 an
 0.63 forward and 0.69 backward on A100; dropout 0.46 and 0.55 (random numbers cost more than bytes),
 0.77 on H100; layer norm 0.66 to 0.79. Depth-wise convolutions are far from what memory allows: 0.13 makes
 the published EfficientNet-B0 and B4 trainings of NVIDIA's DeepLearningExamples on A100 and V100 come out 18 %
-too fast to 17 % too slow (at the 0.65 of other kernels they come out 20 to 49 % too fast). The rest are placed
-between: no fused training kernel was published.
+too fast to 17 % too slow (at the 0.65 of other kernels they come out 20 to 49 % too fast). The rest are
+placed between: no fused training kernel was published.
 """
 OTHER_SHARE: Final = 0.65
 LEAST_ROWS: Final = 3
