@@ -140,6 +140,16 @@ class PipelineProblem:
         return self._only.reduce_ns
 
     @property
+    def least_gather_ns(self) -> int:
+        """The gather of the layer that gathers least."""
+        return min(layers.gather_ns for layers in self.classes)
+
+    @property
+    def least_reduce_ns(self) -> int:
+        """The reduction of the layer that reduces least."""
+        return min(layers.reduce_ns for layers in self.classes)
+
+    @property
     def _only(self) -> LayerClass:
         (only,) = self.classes
         return only

@@ -10,18 +10,20 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Final
+from typing import Final, Protocol
 
 from planner.cost.model import CostModel, pipeline_shape
 from planner.cost.pipeline import Assignment, PipelineProblem
 from planner.job import SolverLimits
 from planner.search.bounds import lower_bound_ns, rules_out, spread_bound_ns
 from planner.search.evening import evened
-from planner.search.master import Solution, solve
-from planner.search.meshes import Space, meshes, schedules, space_size, variants
+from planner.search.master import Excluded, Solution, solve
+from planner.search.meshes import Space, can_split_freely, meshes, schedules, space_size, variants
 from planner.search.point_master import solve_evenly
 from planner.search.ranking import layout_rank
 from planner.search.solver import WorkLimits
+from planner.search.span_master import solve_in_order
+from planner.search.usual_split import play_usual_split
 from planner.strategy import Batch, Layout, Mesh
 from planner.units import Seconds
 
@@ -135,7 +137,7 @@ class _Search:
     def _conclude(self) -> None:
         """Say how the search ended: with everything ruled out, or with what is left as the bound."""
         best = self.outcome.best
-        if best is not None:
+        if best is not None and can_split_freely(self._space.setting.framework):
             split = evened(best.problem, best.assignment, makespan_ns=best.makespan_ns)
             best = self.outcome.best = replace(best, assignment=split)
         left = [*self._unproven_ns, *(node.bound_ns for node in (*self._open[:1], *self._put_off))]
@@ -191,13 +193,20 @@ class _Search:
             deterministic_seconds=WORK_LEVELS[node.tries],
             wall_clock_seconds=max(self._deadline - time.monotonic(), 0.0),
         )
-        one_chunk = node.problem.shape.virtual_stages == 1
-        solved = (solve if one_chunk else solve_evenly)(node.problem, cutoff_ns=cutoff, limits=limits)
+        solved = self._solved(node.layout, node.problem, cutoff, limits)
         self.outcome.solved += node.tries == 0
         if isinstance(solved, Solution):
             self._keep(node.layout, node.problem, solved)
         if solved.lower_bound_ns is not None:
             self._put_off_unless_settled(node, solved.lower_bound_ns)
+
+    def _solved(
+        self, layout: Layout, problem: PipelineProblem, cutoff_ns: int | None, limits: WorkLimits
+    ) -> Solution | Excluded:
+        """Return a layout's best plan, or its only one where the framework spreads the layers itself."""
+        if problem.shape.num_stages > 1 and not can_split_freely(self._space.setting.framework):
+            return play_usual_split(problem, layout, self._space.setting, cutoff_ns=cutoff_ns)
+        return _solver(problem)(problem, cutoff_ns=cutoff_ns, limits=limits)
 
     def _cutoff_ns(self, layout: Layout) -> int | None:
         """Return the longest step with which a layout would still be preferred to the best."""
@@ -231,6 +240,19 @@ class _Search:
             self.outcome.best, candidate = candidate, best or candidate
         if candidate is not self.outcome.best:
             self.outcome.runners_up.append(candidate)
+
+
+def _solver(problem: PipelineProblem) -> "_Solver":
+    """Return what solves a layout: equal layers need no order, several chunks are filled evenly."""
+    if not problem.is_uniform:
+        return solve_in_order
+    return solve if problem.shape.virtual_stages == 1 else solve_evenly
+
+
+class _Solver(Protocol):
+    def __call__(
+        self, problem: PipelineProblem, *, cutoff_ns: int | None, limits: WorkLimits | None
+    ) -> Solution | Excluded: ...
 
 
 def search(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from planner.cost.pipeline import PipelineProblem
 from planner.search.box import Box, narrow
-from planner.search.capacity import most_layers
+from planner.search.capacity import fits_at_all, most_layers
 from planner.search.rows import fewest_layers, fixed_parts
 from planner.search.shares import gpipe_shares, pipeline_shares, through_shares
 from planner.strategy import ScheduleName
@@ -27,7 +27,7 @@ Reals = NDArray[np.float64]
 
 def lower_bound_ns(problem: PipelineProblem) -> int | None:
     """Return a time that no assignment of a layout undercuts, None when none fits the memory."""
-    if most_layers(problem) is None:
+    if not fits_at_all(problem):
         return None
     facts = _facts(problem)
     match problem.shape.schedule:
@@ -37,23 +37,33 @@ def lower_bound_ns(problem: PipelineProblem) -> int | None:
             rows = _1f1b_rows(problem, facts)
         case ScheduleName.INTERLEAVED:
             rows = _through_rows(problem, facts)
-    return max(_weighted(problem, rows), _fullest_stage(problem, rows))
+    return _bound(problem, rows)
 
 
 def spread_bound_ns(problem: PipelineProblem) -> int | None:
     """Return a time that no schedule of a 1F1B problem's stages undercuts, None when none fits."""
-    if most_layers(problem, any_schedule=True) is None:
+    if not fits_at_all(problem, any_schedule=True):
         return None
     facts = _facts(problem)
     rows = _through_rows(problem, facts, blocking=False)
+    return _bound(problem, rows)
+
+
+def _bound(problem: PipelineProblem, rows: "_Rows") -> int:
+    """Return the better bound; how full a stage is tells nothing where layers differ."""
+    if not problem.is_uniform:
+        return _weighted(problem, rows)
     return max(_weighted(problem, rows), _fullest_stage(problem, rows))
 
 
 def rules_out(problem: PipelineProblem, within_ns: int) -> bool:
     """Whether no assignment takes at most ``within_ns``, as far as whole layers of stages show it.
 
-    Sees what the bounds do not: that layers are whole and that memory caps them, stage by stage.
+    Sees what the bounds do not: that layers are whole and that memory caps them, stage by stage. Rules
+    out nothing where layers differ.
     """
+    if not problem.is_uniform:
+        return False
     capacity = most_layers(problem)
     if capacity is None:
         return True
@@ -72,9 +82,13 @@ def rules_out(problem: PipelineProblem, within_ns: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Facts:
-    """Durations per stage (all chunks together), floating point; ``each`` of one layer's passes."""
+    """Durations per stage (all chunks together), floating point.
+
+    ``each`` is one layer's passes, their mean where layers differ, ``least`` those of the quickest.
+    """
 
     each: float
+    least: float
     fixed: Reals
     fixed_fill: Reals
     fewest_fill: Reals
@@ -100,16 +114,21 @@ def _facts(problem: PipelineProblem) -> _Facts:
     p = problem.shape.num_stages
     fixed = fixed_parts(problem)
     work = np.array([part.forward_ns + part.backward_ns for part in fixed], dtype=np.float64)
-    update, around = problem.optimizer_ns, problem.barrier_ns + problem.tied_ns
+    quickest = [min(o.forward_ns + o.backward_ns for o in layers.options) for layers in problem.classes]
+    update, around = 0, problem.barrier_ns + problem.tied_ns
     around += sum(part.optimizer_ns for part in fixed[::p])
+    if problem.is_uniform:
+        # Where layers differ the first stage may hold those that have least to update.
+        update = problem.optimizer_ns
+        update += 0 if problem.gather_overlaps else problem.gather_ns
+        update += 0 if problem.reduce_overlaps else problem.reduce_ns
     if not problem.gather_overlaps:
-        update += problem.gather_ns
         around += sum(part.gather_ns for part in fixed[::p])
     if not problem.reduce_overlaps:
-        update += problem.reduce_ns
         around += sum(part.reduce_ns for part in fixed[::p])
     return _Facts(
-        each=float(min(option.forward_ns + option.backward_ns for option in problem.options)),
+        each=sum(quickest[number] for number in problem.sequence) / problem.num_layers,
+        least=float(min(quickest)),
         fixed=work.reshape(-1, p).sum(axis=0),
         fixed_fill=work[:p],
         fewest_fill=np.array(fewest_layers(problem)[:p], dtype=np.float64),
@@ -121,7 +140,7 @@ def _facts(problem: PipelineProblem) -> _Facts:
 def _through_rows(problem: PipelineProblem, facts: _Facts, *, blocking: bool | None = None) -> _Rows:
     """Fill, all passes of a stage, drain; the stages before it hold at least their fewest layers."""
     p, m = problem.shape.num_stages, problem.shape.num_micro_batches
-    filled = facts.fixed_fill + facts.each * facts.fewest_fill
+    filled = facts.fixed_fill + facts.least * facts.fewest_fill
     fill = np.cumsum(filled) - filled
     weights = np.eye(p) * (m * facts.each)
     weights[:, 0] += facts.update

@@ -8,6 +8,69 @@ from planner.search.orders import forwards_before_first_backward, forwards_by_tu
 from planner.search.rows import fewest_layers, fixed_parts
 
 
+def fits_at_all(problem: PipelineProblem, *, any_schedule: bool = False) -> bool:
+    """Whether all layers may fit: False only where no assignment does.
+
+    With ``any_schedule`` a 1F1B problem answers for every schedule of its stages.
+    """
+    if problem.is_uniform:
+        return most_layers(problem, any_schedule=any_schedule) is not None
+    if any_schedule or problem.shape.virtual_stages > 1:
+        return _room_for_all(problem) >= 0
+    return in_order(problem) is not None
+
+
+def in_order(problem: PipelineProblem) -> list[int] | None:
+    """Return how many layers each stage of one chunk holds when stages are filled in turn; None if not all.
+
+    A stage that holds some consecutive layers can hold fewer of them, so this finds a way where there is
+    one, with each layer run its most frugal way.
+    """
+    counts: list[int] = []
+    parts, fewest = fixed_parts(problem), fewest_layers(problem)
+    start = 0
+    for stage, part in enumerate(parts):
+        kept = forwards_before_first_backward(problem.shape, stage)
+        room = problem.limit_bytes - problem.base_bytes - part.static_bytes - kept * part.saved_bytes
+        last = problem.num_layers - sum(fewest[stage + 1 :])
+        count, busy = 0, part.working_bytes
+        if room < busy:
+            return None
+        while start + count < last:
+            saved, working, static = _least_bytes(problem, problem.sequence[start + count], kept)
+            busy = max(busy, working)
+            room -= static + saved
+            if room < busy:
+                break
+            count += 1
+        if count < fewest[stage]:
+            return None
+        counts.append(count)
+        start += count
+    return counts if start == problem.num_layers else None
+
+
+def _least_bytes(problem: PipelineProblem, number: int, kept: int) -> tuple[int, int, int]:
+    """Return the least saved (for so many micro-batches), working and static bytes of a layer of a class."""
+    layers = problem.classes[number]
+    saved = min(option.saved_bytes for option in layers.options)
+    return kept * saved, min(option.working_bytes for option in layers.options), layers.static_bytes
+
+
+def _room_for_all(problem: PipelineProblem) -> int:
+    """Return what all stages together have left when every layer is kept for one micro-batch only."""
+    free = sum(
+        problem.limit_bytes - problem.base_bytes - sum(part.static_bytes for part in own)
+        for own in _stage_parts(problem)
+    )
+    return free - sum(sum(_least_bytes(problem, number, 1)[::2]) for number in problem.sequence)
+
+
+def _stage_parts(problem: PipelineProblem) -> list[list[FixedPart]]:
+    parts, stages = fixed_parts(problem), problem.shape.num_stages
+    return [parts[stage::stages] for stage in range(stages)]
+
+
 def most_layers(problem: PipelineProblem, *, any_schedule: bool = False) -> list[int] | None:
     """Return a bound on the layers of each stage, None when a stage or all of them hold too few.
 

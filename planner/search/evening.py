@@ -14,9 +14,9 @@ def evened(problem: PipelineProblem, assignment: Assignment, *, makespan_ns: int
 
     One layer at a time, from the stage with most work to the one with least, as long as the step
     takes no longer, memory suffices and the two come closer. Layouts of several chunks per stage
-    are even by construction and stay as they are.
+    are even by construction and stay as they are, and so do layers that differ: they keep their order.
     """
-    if problem.shape.virtual_stages > 1 or problem.shape.num_stages == 1:
+    if problem.shape.virtual_stages > 1 or problem.shape.num_stages == 1 or not problem.is_uniform:
         return assignment
     for _ in range(MOST_MOVES):
         better = next(

@@ -126,7 +126,7 @@ def _starts(problem: PipelineProblem, body: _Body) -> Iterator[PathCounts]:
         constant_ns=problem.barrier_ns + _transfers_ns(problem, body),
     )
     yield path
-    if problem.gather_overlaps and surely_moves(problem, problem.gather_ns, problem.first.gather_ns):
+    if problem.gather_overlaps and surely_moves(problem, problem.least_gather_ns, problem.first.gather_ns):
         sent = problem.transfer_ns if problem.transfer_blocks and problem.shape.num_stages > 1 else 0
         yield replace(
             path,
@@ -142,7 +142,7 @@ def _ends(problem: PipelineProblem, path: PathCounts) -> Iterator[PathCounts]:
         yield replace(path, reduce=path.optimizer)
         return
     yield path
-    if surely_moves(problem, problem.reduce_ns, problem.first.reduce_ns):
+    if surely_moves(problem, problem.least_reduce_ns, problem.first.reduce_ns):
         yield replace(path, constant_ns=path.constant_ns + problem.reduce_bucket_ns)
         yield replace(
             path,

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from planner.cost.model import CostModel
 from planner.cost.pipeline import PipelineProblem
-from planner.search.capacity import most_layers
+from planner.search.capacity import fits_at_all, in_order, most_layers
 from planner.search.meshes import Space, meshes, variants
 from planner.strategy import Layout
 from planner.units import Bytes
@@ -51,19 +51,19 @@ def layout_need(layout: Layout, problem: PipelineProblem) -> LeastNeed:
     The stage named is the one that can hold the fewest layers even then.
     """
     low, high = -1, max(problem.limit_bytes, 1)
-    while most_layers(replace(problem, limit_bytes=high)) is None:
+    while not fits_at_all(replace(problem, limit_bytes=high)):
         low, high = high, 2 * high
     while low + 1 < high:
         middle = (low + high) // 2
-        if most_layers(replace(problem, limit_bytes=middle)) is None:
-            low = middle
-        else:
+        if fits_at_all(replace(problem, limit_bytes=middle)):
             high = middle
-    capacity = most_layers(replace(problem, limit_bytes=high))
-    assert capacity is not None
+        else:
+            low = middle
+    filled = (most_layers if problem.is_uniform else in_order)(replace(problem, limit_bytes=high))
+    assert filled is not None
     return LeastNeed(
         layout=layout,
-        stage=capacity.index(min(capacity)),
+        stage=filled.index(min(filled)),
         needed_bytes=float(high),
         available_bytes=float(problem.limit_bytes),
     )

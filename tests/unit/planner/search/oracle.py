@@ -7,14 +7,14 @@ with the search but the costs of layers and the order of passes.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement, product
+from itertools import combinations_with_replacement, pairwise, product
 
 from hypothesis import strategies as st
 
-from planner.cost.pipeline import FixedPart, LayerOption, PipelineProblem
+from planner.cost.pipeline import FixedPart, LayerClass, LayerOption, PipelineProblem
 from planner.cost.schedules import stage_orders
 from planner.strategy import RecomputeMode
-from tests.unit.planner.cost.problems import problems
+from tests.unit.planner.cost.problems import layer_classes, problems
 
 MOST_CHOICES = 81
 """Ways to choose options for all layers, at most."""
@@ -22,10 +22,11 @@ MOST_CHOICES = 81
 
 @dataclass(frozen=True)
 class Chunk:
-    """One chunk of numbered layers: its fixed part and the option of each layer."""
+    """One chunk of numbered layers: its fixed part, and the option and the class of each layer."""
 
     fixed: FixedPart
     layers: tuple[LayerOption, ...]
+    classes: tuple[LayerClass, ...]
 
 
 @st.composite
@@ -36,6 +37,19 @@ def small_problems(draw: st.DrawFn) -> PipelineProblem:
         (only,) = problem.classes
         problem = replace(problem, classes=(replace(only, options=only.options[:-1]),))
     return problem
+
+
+@st.composite
+def small_mixed_problems(draw: st.DrawFn) -> PipelineProblem:
+    """Draw a problem whose layers are of several classes, with few enough plans to try them all."""
+    problem = draw(problems(max_stages=3, max_layers=6))
+    options = draw(st.integers(1, 2))
+    while options**problem.num_layers > MOST_CHOICES:
+        options -= 1
+    size = draw(st.integers(2, 3))
+    classes = [draw(layer_classes(min_options=options, max_options=options)) for _ in range(size)]
+    sequence = [draw(st.integers(0, size - 1)) for _ in problem.sequence]
+    return replace(problem, classes=tuple(classes), sequence=tuple(sequence))
 
 
 @dataclass(frozen=True)
@@ -79,7 +93,7 @@ def plans(problem: PipelineProblem) -> Iterator[list[Chunk]]:
     them is enough.
     """
     count, layers = problem.shape.num_chunks, problem.num_layers
-    numbers = range(len(problem.options))
+    numbers = range(len(problem.classes[0].options))
     fixed = [problem.fixed_part(i) for i in range(count)]
     for ends in combinations_with_replacement(range(layers + 1), count - 1):
         edges = (0, *ends, layers)
@@ -87,11 +101,19 @@ def plans(problem: PipelineProblem) -> Iterator[list[Chunk]]:
             continue
         for chosen in product(numbers, repeat=layers):
             parts = [chosen[edges[i] : edges[i + 1]] for i in range(count)]
-            if all(part[i] <= part[i + 1] for part in parts for i in range(len(part) - 1)):
-                yield [
-                    Chunk(part, tuple(problem.options[number] for number in run))
-                    for part, run in zip(fixed, parts, strict=True)
-                ]
+            if problem.is_uniform and not all(
+                part[i] <= part[i + 1] for part in parts for i in range(len(part) - 1)
+            ):
+                continue
+            kinds = [problem.classes[number] for number in problem.sequence]
+            yield [
+                Chunk(
+                    part,
+                    tuple(kinds[i].options[chosen[i]] for i in range(start, end)),
+                    tuple(kinds[start:end]),
+                )
+                for part, (start, end) in zip(fixed, pairwise(edges), strict=True)
+            ]
 
 
 def peak_bytes(problem: PipelineProblem, chunks: list[Chunk], stage: int) -> int:
@@ -99,7 +121,7 @@ def peak_bytes(problem: PipelineProblem, chunks: list[Chunk], stage: int) -> int
     p = problem.shape.num_stages
     held = problem.base_bytes
     for chunk in chunks[stage::p]:
-        held += chunk.fixed.static_bytes + sum(problem.static_bytes for _ in chunk.layers)
+        held += chunk.fixed.static_bytes + sum(layers.static_bytes for layers in chunk.classes)
     peak = held
     for step in stage_orders(problem.shape)[stage]:
         chunk = chunks[step.chunk]
@@ -119,7 +141,7 @@ def step_ns(problem: PipelineProblem, chunks: list[Chunk]) -> int:
     p, count, m = problem.shape.num_stages, len(chunks), problem.shape.num_micro_batches
     orders = [list(order) for order in stage_orders(problem.shape)]
     sums: list[list[int]] = [
-        [sum(values) for values in zip(*_durations(problem, chunk), strict=True)] for chunk in chunks
+        [sum(values) for values in zip(*_durations(chunk), strict=True)] for chunk in chunks
     ]
     hop = problem.transfer_ns if p > 1 else 0
     clock = [problem.barrier_ns + sum(sums[c][2] for c in range(s, count, p)) for s in range(p)]
@@ -167,8 +189,14 @@ def step_ns(problem: PipelineProblem, chunks: list[Chunk]) -> int:
     return makespan
 
 
-def _durations(problem: PipelineProblem, chunk: Chunk) -> list[tuple[int, int, int, int, int]]:
+def _durations(chunk: Chunk) -> list[tuple[int, int, int, int, int]]:
     part = chunk.fixed
     fixed = (part.forward_ns, part.backward_ns, part.optimizer_ns, part.gather_ns, part.reduce_ns)
-    rest = (problem.optimizer_ns, problem.gather_ns, problem.reduce_ns)
-    return [fixed, *((layer.forward_ns, layer.backward_ns, *rest) for layer in chunk.layers)]
+    layers = zip(chunk.layers, chunk.classes, strict=True)
+    return [
+        fixed,
+        *(
+            (one.forward_ns, one.backward_ns, of.optimizer_ns, of.gather_ns, of.reduce_ns)
+            for one, of in layers
+        ),
+    ]

@@ -1,0 +1,276 @@
+"""A layout of a chain of several classes of layers: spans and replay, in rounds, until they agree.
+
+Layers keep their order, so a plan is one span of consecutive layers per chunk. The program's step is at
+least every path that it knows, so its optimum bounds the layout's from below. The replay of its answer
+shows the path that it did not know; with that one added it is solved again.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Final
+
+import numpy as np
+
+from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs, stage_peak_bytes
+from planner.cost.steady import play_step
+from planner.search.bounds import lower_bound_ns
+from planner.search.capacity import fits_at_all
+from planner.search.master import Excluded, Solution
+from planner.search.paths import stage_paths
+from planner.search.solver import WorkLimits
+from planner.search.span_program import SpanProgram
+from planner.search.spans import PathTable, SpanFinder, Spans
+
+LONGEST_STEP_NS: Final = 1 << 60
+"""No step is looked for beyond 36 years."""
+PATHS_PER_STAGE: Final = 3
+"""Known paths to start with: for each stage the longest few of those that stay there."""
+MOVES: Final = 40
+"""Most plans that are tried by hand, each with one boundary between chunks moved."""
+
+
+def solve_in_order(
+    problem: PipelineProblem, *, cutoff_ns: int | None = None, limits: WorkLimits | None = None
+) -> Solution | Excluded:
+    """Return the fastest assignment of layers in their order, or that none takes at most ``cutoff_ns``.
+
+    With several chunks per stage only chunks of as many layers, or one apart, are considered, those of
+    both ends perhaps fewer. ``limits`` may end it before the proof.
+    """
+    bound = lower_bound_ns(problem)
+    if bound is None or not fits_at_all(problem):
+        return Excluded(lower_bound_ns=None)
+    if cutoff_ns is not None and bound > cutoff_ns:
+        return Excluded(lower_bound_ns=bound)
+    return _Rounds(problem, bound, limits or WorkLimits()).run(cutoff_ns)
+
+
+class _Rounds:
+    """The rounds of one layout: known paths, the best replayed plan, the proven bound."""
+
+    def __init__(self, problem: PipelineProblem, bound_ns: int, limits: WorkLimits) -> None:
+        self._problem, self._limits = problem, limits
+        self._deadline = time.monotonic() + limits.wall_clock_seconds
+        self._bound_ns = bound_ns
+        self._finder = SpanFinder(problem)
+        self._best: Assignment | None = None
+        self._best_ns = 0
+        self._paths = _first_paths(problem)
+
+    def run(self, cutoff_ns: int | None) -> Solution | Excluded:
+        chunks = range(self._problem.shape.num_chunks)
+        runs = _narrowed([self._finder.runs(chunk) for chunk in chunks], self._paths, self._within(cutoff_ns))
+        if runs is None:
+            return self._conclude(self._within(cutoff_ns) + 1, cutoff_ns)
+        spans = [self._finder.fitting(chunk, runs[chunk]) for chunk in chunks]
+        joined = _joined(spans)
+        if joined is None:
+            nothing = cutoff_ns is None
+            return Excluded(
+                lower_bound_ns=None if nothing else max(self._bound_ns, self._within(cutoff_ns) + 1)
+            )
+        self._start(joined)
+        return self._rounds(joined, cutoff_ns)
+
+    def _rounds(self, spans: list[Spans], cutoff_ns: int | None) -> Solution | Excluded:
+        while True:
+            within = self._within(cutoff_ns)
+            choices = _narrowed(spans, self._paths, within)
+            if self._bound_ns > within or choices is None:
+                return self._conclude(max(self._bound_ns, within + 1), cutoff_ns)
+            program = SpanProgram(
+                self._problem, choices, self._paths, at_least_ns=self._bound_ns, within_ns=within
+            )
+            answer = program.least_time(self._limits_left())
+            if answer.chosen is None and answer.finished and self._best is None and cutoff_ns is None:
+                return Excluded(lower_bound_ns=None)
+            self._bound_ns = max(self._bound_ns, answer.bound_ns)
+            if answer.chosen is not None:
+                self._improve(choices, list(answer.chosen))
+            if not answer.finished:
+                return self._conclude(self._bound_ns, cutoff_ns)
+            spans = choices
+
+    def _limits_left(self) -> WorkLimits:
+        return replace(self._limits, wall_clock_seconds=self._deadline - time.monotonic())
+
+    def _within(self, cutoff_ns: int | None) -> int:
+        """Return the longest step that is still of interest: shorter than the best, up to the cutoff."""
+        limit = LONGEST_STEP_NS if cutoff_ns is None else cutoff_ns
+        return limit if self._best is None else min(limit, self._best_ns - 1)
+
+    # --- by hand -------------------------------------------------------------------------------
+
+    def _start(self, spans: list[Spans]) -> None:
+        """Find a good plan by hand: chunks of as even work as can be, then boundaries moved."""
+        chosen = _evenly(spans)
+        if chosen is not None:
+            self._improve(spans, chosen)
+
+    def _improve(self, spans: list[Spans], chosen: list[int]) -> None:
+        """Play a plan and its neighbours as known paths shrink, and learn the path of each."""
+        places = [_by_place(own) for own in spans]
+        for _ in range(MOVES):
+            before = self._best_ns if self._best is not None else LONGEST_STEP_NS
+            if self._play(spans, chosen) >= before and self._best is not None:
+                return
+            moved = self._moved(spans, places, chosen)
+            if moved is None:
+                return
+            chosen = moved
+
+    def _moved(
+        self, spans: list[Spans], places: "list[dict[tuple[int, int], int]]", chosen: list[int]
+    ) -> list[int] | None:
+        """Return the neighbour, one boundary moved by one layer, whose longest known path is shortest."""
+        lengths = [
+            own.only(np.array([number])).lengths_ns(chunk, self._paths)[0]
+            for chunk, (own, number) in enumerate(zip(spans, chosen, strict=True))
+        ]
+        whole = self._paths.constant_ns + np.sum(lengths, axis=0)
+        best, best_ns = None, int(whole.max())
+        for chunk in range(len(spans) - 1):
+            for pair in _shifts(spans, places, chosen, chunk):
+                change = -lengths[chunk] - lengths[chunk + 1]
+                for offset, number in enumerate(pair):
+                    own = spans[chunk + offset].only(np.array([number]))
+                    change = change + own.lengths_ns(chunk + offset, self._paths)[0]
+                longest = int((whole + change).max())
+                if longest < best_ns:
+                    best, best_ns = (chunk, pair), longest
+        if best is None:
+            return None
+        chunk, pair = best
+        return [*chosen[:chunk], *pair, *chosen[chunk + 2 :]]
+
+    def _play(self, spans: Sequence[Spans], chosen: Sequence[int]) -> int:
+        """Play a plan, learn its critical path, keep it when it is the best; return how long it takes.
+
+        Plans found by hand may break the memory of a stage of several chunks; they teach a path all
+        the same.
+        """
+        assignment = tuple(
+            tuple(own.counts[number].tolist()) for own, number in zip(spans, chosen, strict=True)
+        )
+        costs = chunk_costs(self._problem, assignment)
+        played = play_step(self._problem, costs)
+        layers = [sum(counts) for counts in assignment]
+        self._paths = self._paths.joined(PathTable.of(self._problem, [played.path], layers=layers))
+        stages = range(self._problem.shape.num_stages)
+        fits = self._problem.shape.virtual_stages == 1 or all(
+            stage_peak_bytes(self._problem, costs, stage) <= self._problem.limit_bytes for stage in stages
+        )
+        if fits and (self._best is None or played.makespan_ns < self._best_ns):
+            self._best, self._best_ns = assignment, played.makespan_ns
+        return played.makespan_ns
+
+    def _conclude(self, bound_ns: int, cutoff_ns: int | None) -> Solution | Excluded:
+        if self._best is None or (cutoff_ns is not None and self._best_ns > cutoff_ns):
+            return Excluded(lower_bound_ns=bound_ns)
+        return Solution(
+            assignment=self._best,
+            makespan_ns=self._best_ns,
+            lower_bound_ns=min(bound_ns, self._best_ns),
+        )
+
+
+def _first_paths(problem: PipelineProblem) -> PathTable:
+    """Return for each stage the few paths that are longest when work is spread evenly."""
+    by_stage = [stage_paths(problem, stage) for stage in range(problem.shape.num_stages)]
+    table = PathTable.of(problem, [path for own in by_stage for path in own])
+    share = len(problem.sequence) / problem.shape.num_chunks
+    quick = [min(layers.options, key=lambda o: o.forward_ns + o.backward_ns) for layers in problem.classes]
+    mean = [
+        share * sum(getattr(quick[number], name) for number in problem.sequence) / len(problem.sequence)
+        for name in ("forward_ns", "backward_ns")
+    ]
+    lengths = table.constant_ns + table.forward.sum(axis=1) * mean[0] + table.backward.sum(axis=1) * mean[1]
+    ends = list(accumulate(map(len, by_stage), initial=0))
+    kept = [
+        own[place]
+        for own, start, end in zip(by_stage, ends, ends[1:], strict=False)
+        for place in np.argsort(-lengths[start:end], kind="stable")[:PATHS_PER_STAGE].tolist()
+    ]
+    return PathTable.of(problem, kept)
+
+
+def _narrowed(spans: list[Spans], paths: PathTable, within_ns: int) -> list[Spans] | None:
+    """Drop spans whose chunk alone makes some path too long, and those that join no others.
+
+    On every path the other chunks add at least their least; None when a chunk has nothing left.
+    """
+    while True:
+        joined = _joined(spans)
+        if joined is None:
+            return None
+        lengths = [own.lengths_ns(chunk, paths) for chunk, own in enumerate(joined)]
+        least = [own.min(axis=0) for own in lengths]
+        room = within_ns - paths.constant_ns - np.sum(least, axis=0)
+        kept = [
+            own.only((length - low <= room).all(axis=1))
+            for own, length, low in zip(joined, lengths, least, strict=True)
+        ]
+        if sum(map(len, kept)) == sum(map(len, joined)):
+            return joined
+        spans = kept
+
+
+def _joined(spans: Sequence[Spans]) -> list[Spans] | None:
+    """Keep what the chain can reach from its start and from its end; None when a chunk has nothing left."""
+    kept: list[Spans] = []
+    reached = np.array([0], dtype=np.int64)
+    for own in spans:
+        kept.append(own.only(np.isin(own.start, reached)))
+        reached = np.unique(kept[-1].end)
+    if not len(kept[-1]):
+        return None
+    reached = np.unique(kept[-1].end)
+    for chunk in reversed(range(len(kept))):
+        kept[chunk] = kept[chunk].only(np.isin(kept[chunk].end, reached))
+        reached = np.unique(kept[chunk].start)
+    return kept if all(map(len, kept)) else None
+
+
+def _evenly(spans: Sequence[Spans]) -> list[int] | None:
+    """Return the spans that join into the chain with the least longest work of a chunk, the first such.
+
+    Dynamic programming over boundaries: the least longest work up to each.
+    """
+    reached: dict[int, tuple[int, tuple[int, ...]]] = {0: (0, ())}
+    for own in spans:
+        work = (own.forward_ns + own.backward_ns).tolist()
+        found: dict[int, tuple[int, tuple[int, ...]]] = {}
+        for number, (start, end) in enumerate(zip(own.start.tolist(), own.end.tolist(), strict=True)):
+            if start not in reached:
+                continue
+            longest = max(reached[start][0], work[number])
+            if end not in found or longest < found[end][0]:
+                found[end] = (longest, (*reached[start][1], number))
+        reached = found
+    return list(min(reached.values())[1]) if reached else None
+
+
+def _by_place(spans: Spans) -> dict[tuple[int, int], int]:
+    """Return the quickest span of each run of layers by its start and end."""
+    work = spans.forward_ns + spans.backward_ns
+    places: dict[tuple[int, int], int] = {}
+    for number in np.argsort(-work, kind="stable").tolist():
+        places[int(spans.start[number]), int(spans.end[number])] = number
+    return places
+
+
+def _shifts(
+    spans: Sequence[Spans], places: Sequence[dict[tuple[int, int], int]], chosen: Sequence[int], chunk: int
+) -> list[tuple[int, int]]:
+    """Return the spans of a chunk and the next one with the boundary between them moved by one layer."""
+    own, after = spans[chunk], spans[chunk + 1]
+    start, middle = int(own.start[chosen[chunk]]), int(own.end[chosen[chunk]])
+    end = int(after.end[chosen[chunk + 1]])
+    found = []
+    for moved in (middle - 1, middle + 1):
+        left, right = places[chunk].get((start, moved)), places[chunk + 1].get((moved, end))
+        if left is not None and right is not None:
+            found.append((left, right))
+    return found

@@ -1,0 +1,137 @@
+"""One span per chunk, as an integer program: the spans join into the chain, no known path is too long.
+
+All figures are exact integers: nanoseconds and bytes.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.cost.pipeline import PipelineProblem
+from planner.search.memory_rows import memory_rows
+from planner.search.rows import Integers
+from planner.search.solver import LARGEST_SUM, WorkLimits, solver_within
+from planner.search.spans import PathTable, Spans
+
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import CpSolver, IntVar
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpanAnswer:
+    """A span per chunk by number, None where none is within the limit; a bound on the longest known path.
+
+    ``finished`` is False when the work limit came first.
+    """
+
+    chosen: tuple[int, ...] | None
+    bound_ns: int
+    finished: bool
+
+
+class SpanProgram:
+    """The program over one span per chunk, each path at most ``within_ns`` long."""
+
+    def __init__(
+        self,
+        problem: PipelineProblem,
+        spans: Sequence[Spans],
+        paths: PathTable,
+        *,
+        at_least_ns: int,
+        within_ns: int,
+    ) -> None:
+        from ortools.sat.python.cp_model import CpModel
+
+        self._problem, self._spans = problem, spans
+        self._at_least_ns, self._within_ns = at_least_ns, within_ns
+        self._model: CpModel = CpModel()
+        self._step_ns = self._model.new_int_var(min(at_least_ns, within_ns), within_ns, "step")
+        self._picks = [[self._model.new_bool_var("") for _ in range(len(own))] for own in spans]
+        self._flat = [pick for own in self._picks for pick in own]
+        # Every chunk holds exactly one span.
+        for own in self._picks:
+            self._model.add_exactly_one(own)
+        self._join()
+        if problem.shape.virtual_stages > 1:
+            for stage in range(problem.shape.num_stages):
+                self._fit_memory(stage)
+        self._add_paths(paths)
+
+    def _join(self) -> None:
+        """State that each chunk's span starts where the one before it ends."""
+        for chunk in range(len(self._spans) - 1):
+            ending: dict[int, list[IntVar]] = defaultdict(list)
+            starting: dict[int, list[IntVar]] = defaultdict(list)
+            for pick, end in zip(self._picks[chunk], self._spans[chunk].end.tolist(), strict=True):
+                ending[end].append(pick)
+            for pick, start in zip(
+                self._picks[chunk + 1], self._spans[chunk + 1].start.tolist(), strict=True
+            ):
+                starting[start].append(pick)
+            for place in ending.keys() | starting.keys():
+                before, after = ending[place], starting[place]
+                factors = [1] * len(before) + [-1] * len(after)
+                self._add_row([*before, *after], factors, low=0, high=0)
+
+    def _fit_memory(self, stage: int) -> None:
+        """State that a stage of several chunks fits its memory at every moment at which it can peak."""
+        rows = memory_rows(self._problem, stage)
+        own = range(stage, self._problem.shape.num_chunks, self._problem.shape.num_stages)
+        for kept, turn, fixed in zip(
+            rows.kept.tolist(), rows.working_turn.tolist(), rows.fixed_bytes.tolist(), strict=True
+        ):
+            picks: list[IntVar] = []
+            sizes: list[int] = []
+            for number, chunk in enumerate(own):
+                spans = self._spans[chunk]
+                held = spans.static_bytes + kept[number] * spans.saved_bytes
+                if number == turn:
+                    held = held + np.maximum(spans.working_bytes, int(rows.fixed_working[number]))
+                picks += self._picks[chunk]
+                sizes += held.tolist()
+            self._add_row(picks, sizes, low=-LARGEST_SUM, high=self._problem.limit_bytes - fixed)
+
+    def _add_paths(self, paths: PathTable) -> None:
+        """State that the step is no shorter than any known path."""
+        lengths = np.concatenate(
+            [own.lengths_ns(chunk, paths) for chunk, own in enumerate(self._spans)], axis=0
+        ).T
+        assert self._longest(lengths) + self._within_ns < LARGEST_SUM
+        for row, constant in zip(lengths.tolist(), paths.constant_ns.tolist(), strict=True):
+            self._add_row([*self._flat, self._step_ns], [*row, -1], low=-LARGEST_SUM, high=-constant)
+
+    @staticmethod
+    def _longest(lengths: Integers) -> int:
+        return int(np.abs(lengths).sum(axis=1).max(initial=0))
+
+    def _add_row(self, variables: "Sequence[IntVar]", factors: Sequence[int], *, low: int, high: int) -> None:
+        from ortools.sat.python.cp_model import LinearExpr
+
+        self._model.add_linear_constraint(LinearExpr.weighted_sum(variables, factors), low, high)
+
+    def least_time(self, limits: WorkLimits) -> SpanAnswer:
+        """Return the choice whose longest known path is shortest."""
+        from ortools.sat.python import cp_model
+
+        self._model.minimize(self._step_ns)
+        solver = solver_within(limits)
+        status = solver.solve(self._model)
+        if status == cp_model.INFEASIBLE:
+            return SpanAnswer(chosen=None, bound_ns=self._within_ns + 1, finished=True)
+        assert status != cp_model.MODEL_INVALID, self._model.validate()
+        found = status in {cp_model.OPTIMAL, cp_model.FEASIBLE}
+        return SpanAnswer(
+            chosen=self._read(solver) if found else None,
+            bound_ns=max(int(solver.best_objective_bound), self._at_least_ns),
+            finished=status == cp_model.OPTIMAL,
+        )
+
+    def _read(self, solver: "CpSolver") -> tuple[int, ...]:
+        return tuple(
+            next(number for number, pick in enumerate(own) if solver.boolean_value(pick))
+            for own in self._picks
+        )

@@ -1,0 +1,84 @@
+"""Layers of several classes keep their order, and no way to split and run them is faster than the answer."""
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from planner.cost.pipeline import PipelineProblem, chunk_costs, stage_peak_bytes
+from planner.search.bounds import lower_bound_ns
+from planner.search.master import Excluded, Solution
+from planner.search.span_master import solve_in_order
+from tests.unit.planner.cost.test_replay import longest_path_ns
+from tests.unit.planner.search.oracle import best_plan, small_mixed_problems
+
+SLOW = [HealthCheck.filter_too_much, HealthCheck.too_slow]
+mixed = small_mixed_problems()
+one_chunk = mixed.filter(lambda problem: problem.shape.virtual_stages == 1)
+several_chunks = mixed.filter(lambda problem: problem.shape.virtual_stages > 1)
+
+
+def check_is_real(problem: PipelineProblem, solved: Solution) -> None:
+    """Check that a plan holds the chain in order, fits, and takes as long as it says."""
+    costs = chunk_costs(problem, solved.assignment)
+    stages = range(problem.shape.num_stages)
+    assert longest_path_ns(problem, costs) == solved.makespan_ns
+    assert all(stage_peak_bytes(problem, costs, stage) <= problem.limit_bytes for stage in stages)
+    options, start = len(problem.classes[0].options), 0
+    for counts in solved.assignment:
+        held = list(problem.sequence[start : start + sum(counts)])
+        for number in range(len(problem.classes)):
+            assert held.count(number) == sum(counts[number * options : (number + 1) * options])
+        start += sum(counts)
+    assert start == problem.num_layers
+
+
+@settings(max_examples=150, suppress_health_check=SLOW)
+@given(problem=one_chunk)
+def test_no_plan_of_one_chunk_per_stage_is_faster(problem: PipelineProblem) -> None:
+    best = best_plan(problem).makespan_ns
+    solved = solve_in_order(problem)
+    if best is None:
+        assert isinstance(solved, Excluded)
+    else:
+        assert isinstance(solved, Solution)
+        assert solved.makespan_ns == solved.lower_bound_ns == best
+        check_is_real(problem, solved)
+
+
+@settings(max_examples=60, suppress_health_check=SLOW)
+@given(problem=several_chunks)
+def test_several_chunks_are_solved_within_what_is_possible(problem: PipelineProblem) -> None:
+    best = best_plan(problem).makespan_ns
+    solved = solve_in_order(problem)
+    if isinstance(solved, Solution):
+        assert best is not None
+        assert solved.makespan_ns >= best
+        check_is_real(problem, solved)
+
+
+@settings(max_examples=150, suppress_health_check=SLOW)
+@given(problem=mixed)
+def test_bounds_lie_below_every_plan(problem: PipelineProblem) -> None:
+    best, bound = best_plan(problem).makespan_ns, lower_bound_ns(problem)
+    if best is not None:
+        assert bound is not None
+        assert bound <= best
+
+
+@settings(max_examples=60, suppress_health_check=SLOW)
+@given(problem=one_chunk, data=st.data())
+def test_a_cutoff_rules_out_exactly_what_is_slower(problem: PipelineProblem, data: st.DataObject) -> None:
+    best = best_plan(problem).makespan_ns
+    assume(best is not None)
+    assert best is not None
+    cutoff = best + data.draw(st.integers(-20, 20))
+    solved = solve_in_order(problem, cutoff_ns=cutoff)
+    assert isinstance(solved, Solution) == (best <= cutoff)
+    if isinstance(solved, Excluded):
+        assert solved.lower_bound_ns is not None
+        assert cutoff < solved.lower_bound_ns <= best
+
+
+@settings(max_examples=20, suppress_health_check=SLOW)
+@given(problem=mixed)
+def test_the_same_layout_gets_the_same_answer(problem: PipelineProblem) -> None:
+    assert solve_in_order(problem) == solve_in_order(problem)
