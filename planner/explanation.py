@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import fields
 
+from planner.framework import Framework, StateFormats
+from planner.job import BaseFormat, Job, Trainable
 from planner.plan import Alternative, Certificate, Explanation, Prediction, StageMemory, TimeBreakdown
 from planner.strategy import TrainingPlan
 from planner.units import format_bytes, format_count, format_seconds
@@ -30,6 +32,31 @@ def memory_warnings(prediction: Prediction, *, memory_fraction: float) -> tuple[
         for stage in prediction.memory
         if stage.fits and stage.peak_bytes > memory_fraction * stage.capacity_bytes
     )
+
+
+def training_warnings(job: Job, framework: Framework) -> tuple[str, ...]:
+    """Return a warning for everything that a job trains otherwise than its framework does."""
+    formats = StateFormats.of(job)
+    ignored = [
+        f"{framework.name} does not let a job choose its {word}: priced as it does"
+        for word in framework.ignored_formats(formats)
+    ]
+    return (*ignored, *_adapter_warnings(job.trainable, framework))
+
+
+def _adapter_warnings(trainable: Trainable, framework: Framework) -> Iterator[str]:
+    if not trainable.has_adapters:
+        return
+    if not framework.adapters:
+        yield f"{framework.name} is not known to train low-rank adapters: priced as if it did"
+    narrow = trainable.base_format in {BaseFormat.NF4, BaseFormat.INT8}
+    if narrow and not framework.quantized_bases:
+        yield (
+            f"{framework.name} is not known to train over weights at rest in {trainable.base_format}: "
+            "priced as if it did"
+        )
+    elif narrow and not framework.shards_quantized:
+        yield f"{framework.name} does not shard quantized weights: every replica holds all of them"
 
 
 def provenance_warnings(prediction: Prediction) -> tuple[str, ...]:

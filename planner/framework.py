@@ -144,6 +144,12 @@ class Framework:
     refused_precisions: tuple[Precision, ...] = ()
     chosen_formats: tuple[ChosenFormat, ...] = ()
     """The formats of states that a job may choose."""
+    adapters: bool = True
+    """Whether it, or PEFT over it, trains low-rank adapters."""
+    quantized_bases: bool = False
+    """Whether the frozen weights under adapters may rest quantized."""
+    shards_quantized: bool = True
+    """Whether quantized weights are sharded with the other parameters."""
     unfused_precisions: tuple[Precision, ...] = ()
     """Precisions in which attention runs unfused where the job doesn't say."""
     default_sequence_parallel: bool = False
@@ -197,6 +203,15 @@ class Framework:
         if self.keeps_eight_bit_inputs and precision in EIGHT_BIT:
             return replace(self.kept, product_input_bytes=1)
         return self.kept
+
+    def ignored_formats(self, formats: StateFormats) -> tuple[ChosenFormat, ...]:
+        """Return the formats that a job asks for in vain."""
+        asked = {
+            ChosenFormat.GRADIENT: formats.gradient,
+            ChosenFormat.MASTER_WEIGHT: formats.master_weight,
+            ChosenFormat.MOMENTS: formats.moments,
+        }
+        return tuple(word for word, value in asked.items() if value and word not in self.chosen_formats)
 
     def default_attention(self, precision: Precision) -> AttentionKind:
         """Return how attention runs where the job doesn't say."""

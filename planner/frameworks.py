@@ -73,6 +73,7 @@ MEGATRON_DEEPSPEED: Final = replace(
     MEGATRON_CORE,
     name="megatron-deepspeed",
     description="Megatron-DeepSpeed: Megatron's tensor parallelism under DeepSpeed's engine",
+    adapters=False,
     schedules=(ScheduleName.ONE_FORWARD_ONE_BACKWARD,),
     recompute=_WHOLE_LAYERS,
     pipeline_zero_stages=_WITHOUT_SHARDED_GRADIENTS,
@@ -104,6 +105,8 @@ PYTORCH: Final = Framework(
     gradient_bytes={},
     # The module's own dtype; gradients and moments follow it.
     chosen_formats=(ChosenFormat.MASTER_WEIGHT,),
+    # NF4 weights of torchao and bitsandbytes under FSDP.
+    quantized_bases=True,
     keeps_master_weights=False,
     vocabulary_multiple=1,
     default_zero_stage=ZeroStage.PARAMETERS,
@@ -120,6 +123,7 @@ TORCHTITAN: Final = replace(
     PYTORCH,
     name="torchtitan",
     description="torchtitan: FSDP2, DTensor and pipelining as configured recipes",
+    quantized_bases=False,
     recompute=_WHOLE_LAYERS,
     recompute_grain=Grain.JOB,
     refused_precisions=(Precision.FP16,),
@@ -138,6 +142,8 @@ DEEPSPEED: Final = replace(
     gradient_bytes={Precision.FP16: 2, Precision.BF16: 2},
     # data_types.grad_accum_dtype, bf16_master_weights_and_grads, bf16_optimizer_states.
     chosen_formats=tuple(ChosenFormat),
+    # ZeRO-3 leaves the 4-bit weights of bitsandbytes whole (InternLM/xtuner#88).
+    shards_quantized=False,
     pipeline_zero_stages=_WITHOUT_SHARDED_GRADIENTS,
     context_parallel=False,
     default_zero_stage=ZeroStage.NONE,
@@ -156,6 +162,7 @@ NANOTRON: Final = replace(
     gradient_bytes={},
     # accumulate_grad_in_fp32 alone.
     chosen_formats=(ChosenFormat.GRADIENT,),
+    adapters=False,
     vocabulary_multiple=1,
     context_parallel=False,
     uneven_by_default=True,
@@ -183,6 +190,7 @@ COMPOSER: Final = replace(
     PYTORCH,
     name="composer",
     description="Composer (llm-foundry): FSDP alone",
+    quantized_bases=False,
     schedules=(ScheduleName.ONE_FORWARD_ONE_BACKWARD,),
     recompute=_WHOLE_LAYERS,
     recompute_grain=Grain.JOB,
@@ -203,6 +211,7 @@ MAXTEXT: Final = replace(
     recompute_grain=Grain.JOB,
     # weight_dtype, grad_dtype, mu_dtype.
     chosen_formats=tuple(ChosenFormat),
+    quantized_bases=False,
     hides_tensor_parallel_backward=True,
     # XLA fuses passes and gathers again.
     saves_gathered_inputs=False,
@@ -214,6 +223,7 @@ ANY: Final = replace(
     MEGATRON_CORE,
     name="any",
     description="No framework's limits: the whole space, with Megatron-core's overlaps",
+    quantized_bases=True,
     unfused_precisions=(),
     schedules=tuple(ScheduleName),
     recompute_grain=Grain.LAYER,

@@ -120,6 +120,11 @@ class Job:
     loss: Loss = Loss.CAUSAL_LM
     expert_imbalance: float = 1.0
 
+    @property
+    def sequences_per_sample(self) -> int:
+        """Two where a sample is a pair, of a chosen and a rejected sequence."""
+        return 2 if self.loss is Loss.DPO else 1
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Constraints:

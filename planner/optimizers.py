@@ -46,6 +46,14 @@ class WeightShapes:
         """All of them."""
         return sum(matrix.parameters for matrix in (*self.matrices, *self.tables)) + self.vectors
 
+    def __add__(self, other: "WeightShapes") -> "WeightShapes":
+        """Return both together."""
+        return WeightShapes(
+            matrices=self.matrices + other.matrices,
+            tables=self.tables + other.tables,
+            vectors=self.vectors + other.vectors,
+        )
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Moments:

@@ -9,7 +9,7 @@ from planner.cluster_presets import cluster_from_preset, cluster_preset_names
 from planner.cost.model import CostModel
 from planner.errors import InvalidRequest
 from planner.expansion import FixedPlan, expand_short_plan
-from planner.explanation import explain, memory_warnings, provenance_warnings
+from planner.explanation import explain, memory_warnings, provenance_warnings, training_warnings
 from planner.frameworks import framework_by_name
 from planner.full_plan import full_plan, read_full_plan
 from planner.job import Constraints, Job, Precision, SolverLimits
@@ -33,6 +33,7 @@ from planner.search.shortage import least_need
 from planner.strategy import ShortPlan, TrainingPlan, Violation
 from planner.units import NANOSECONDS_PER_SECOND, Seconds
 from planner.workload.layers import Workload
+from planner.workload.trainable import trained_workload
 
 MOST_ALTERNATIVES: Final = 3
 LARGEST_GROWTH: Final = 64
@@ -49,6 +50,8 @@ class PlanRequest:
     constraints: Constraints
     solver: SolverLimits
     profiles: tuple[Profile, ...]
+    reference: Workload | None = None
+    """The frozen second model of a loss that has one; None for the same model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -225,7 +228,11 @@ def _reporter(
 
 def _warnings(request: PlanRequest, prediction: Prediction) -> tuple[str, ...]:
     fraction = request.constraints.memory_fraction
-    return (*memory_warnings(prediction, memory_fraction=fraction), *provenance_warnings(prediction))
+    return (
+        *training_warnings(request.job, framework_by_name(request.job.framework)),
+        *memory_warnings(prediction, memory_fraction=fraction),
+        *provenance_warnings(prediction),
+    )
 
 
 def _idle_devices(setting: Setting, plan: TrainingPlan) -> tuple[str, ...]:
@@ -246,7 +253,8 @@ def _setting(request: PlanRequest) -> Setting:
             pointer="/job/precision",
             nearest_legal=(Precision.BF16.value,),
         )
-    return Setting(workload=request.workload, cluster=request.cluster, job=request.job, framework=framework)
+    workload = trained_workload(request.workload, request.job, reference=request.reference)
+    return Setting(workload=workload, cluster=request.cluster, job=request.job, framework=framework)
 
 
 def _cost_model(request: PlanRequest, setting: Setting) -> CostModel:

@@ -71,7 +71,8 @@ def predict(plan: PlayedPlan) -> Prediction:
         samples=job.global_batch_size,
     )
     rate = flops / seconds / devices
-    tokens = job.global_batch_size * job.sequence_length / seconds if job.sequence_length else None
+    sequences = job.global_batch_size * job.sequences_per_sample
+    tokens = sequences * job.sequence_length / seconds if job.sequence_length else None
     return Prediction(
         step_time_seconds=seconds,
         step_time_interval_seconds=_interval(seconds, parts),

@@ -48,37 +48,38 @@ class ReplicaCosts:
         )
         return inside + across
 
-    def gather(self, parameters: int) -> Tally:
-        """Return the time to gather updated or sharded parameters in compute width."""
+    def gather(self, payload: Bytes) -> Tally:
+        """Return the time to gather updated or sharded parameters of so many bytes."""
         group = max(self.sharding.parameters, self.sharding.optimizer)
-        return self._collective(
-            Collective.ALL_GATHER, float(self.widths.compute * parameters), size=group, step=1
-        )
+        return self._collective(Collective.ALL_GATHER, payload, size=group, step=1)
 
-    def in_forward(self, parameters: int, work: Tally) -> Tally:
+    def in_forward(self, gathered: Bytes, work: Tally) -> Tally:
         """Return what a layer's forward pass shows of its parameters' gather, per micro-batch."""
         if not self._gathers_in_passes:
             return NOTHING
-        return exposed(self.gather(parameters), behind_seconds=work.seconds)
+        return exposed(self.gather(gathered), behind_seconds=work.seconds)
 
-    def in_backward(self, parameters: int, work: Tally) -> Tally:
-        """Return what a layer's backward pass shows of gather and reduce-scatter, per micro-batch."""
+    def in_backward(self, gathered: Bytes, trained: int, work: Tally) -> Tally:
+        """Return what a layer's backward pass shows of gather and reduce-scatter, per micro-batch.
+
+        A layer without a backward pass is not gathered for one.
+        """
         parts = NOTHING
         if self.sharding.zero_stage >= ZeroStage.GRADIENTS:
-            parts = parts + self.reduction(parameters)
-        if self._gathers_in_passes and self.sharding.reshard_after_forward:
-            parts = parts + self.gather(parameters)
+            parts = parts + self.reduction(trained)
+        if self._gathers_in_passes and self.sharding.reshard_after_forward and work.seconds:
+            parts = parts + self.gather(gathered)
         return exposed(parts, behind_seconds=work.seconds)
 
-    def reduction_per_step(self, parameters: int) -> Tally:
+    def reduction_per_step(self, trained: int) -> Tally:
         """Return the reduction that runs once a step, after the last micro-batch."""
-        return NOTHING if self.sharding.zero_stage >= ZeroStage.GRADIENTS else self.reduction(parameters)
+        return NOTHING if self.sharding.zero_stage >= ZeroStage.GRADIENTS else self.reduction(trained)
 
-    def gather_per_step(self, parameters: int) -> Tally:
+    def gather_per_step(self, trained: int) -> Tally:
         """Return the gather of updated parameters that runs once a step (ZeRO-1, ZeRO-2)."""
         if self._gathers_in_passes or self.sharding.zero_stage is ZeroStage.NONE:
             return NOTHING
-        return self.gather(parameters)
+        return self.gather(float(self.widths.compute * trained))
 
     @property
     def _gathers_in_passes(self) -> bool:

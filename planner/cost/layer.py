@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, TypeGuard
+from typing import Final, Protocol
 
 from planner.cost.tally import (
     AXIS_CAUSES,
+    NOTHING,
     Cause,
     Family,
     Tally,
@@ -21,7 +22,6 @@ from planner.units import Bytes, Flops
 from planner.workload.layers import Cut, Layer
 from planner.workload.operators import (
     AttentionCore,
-    Collective,
     CollectivePass,
     MatrixProduct,
     MemoryPass,
@@ -31,6 +31,14 @@ from planner.workload.operators import (
 )
 from planner.workload.recomputation import NOTHING as NO_MODULES
 from planner.workload.recomputation import WHOLE_LAYER, kept_tensors, recomputed_operators, saved_bytes
+from planner.workload.tensor_parallel import gathers_a_saved_input
+from planner.workload.weights import (
+    Holdings,
+    holdings,
+    step_flops_per_sample,
+    weight_products,
+    weights_of,
+)
 
 LAUNCH_RELATIVE_ERROR: Final = 0.3
 """How far a host's launch time per kernel strays between hosts (no measurement: a stated guess)."""
@@ -75,8 +83,7 @@ class LayerPasses:
     operators: Sequence[Operator]
     forward: Tally
     backward: Tally
-    parameters: int
-    expert_parameters: int
+    holdings: Holdings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,8 +91,7 @@ class LayerCost:
     """What one layer costs one device for one micro-batch under one mode of recomputation.
 
     ``backward`` holds the recomputation that precedes it. ``logits_bytes`` is the part of
-    ``saved_bytes`` that belongs to logits and loss, ``expert_parameters`` the part of ``parameters`` that
-    is split over expert parallel.
+    ``saved_bytes`` that belongs to logits and loss.
     """
 
     forward: Tally
@@ -93,8 +99,7 @@ class LayerCost:
     saved_bytes: Bytes
     working_bytes: Bytes
     logits_bytes: Bytes
-    parameters: int
-    expert_parameters: int
+    holdings: Holdings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,8 +120,7 @@ class LayerClock:
             operators=operators,
             forward=self._forward(operators),
             backward=self._backward(operators),
-            parameters=layer.local_parameters(cut),
-            expert_parameters=layer.local_expert_parameters(cut),
+            holdings=holdings(layer, cut),
         )
 
     def cost(self, passes: LayerPasses, recompute: Recompute) -> LayerCost:
@@ -135,8 +139,7 @@ class LayerClock:
             saved_bytes=kept,
             working_bytes=everything - kept + _working_bytes(operators, passes.cut),
             logits_bytes=sum(logits),
-            parameters=passes.parameters,
-            expert_parameters=passes.expert_parameters,
+            holdings=passes.holdings,
         )
 
     def _gathered_bytes(self, passes: LayerPasses, recomputed: frozenset[Module]) -> Bytes:
@@ -147,12 +150,12 @@ class LayerClock:
         return sum(
             op.payload_bytes * beyond
             for op in passes.operators
-            if _gathers_a_saved_input(op) and op.module not in recomputed
+            if gathers_a_saved_input(op) and op.module not in recomputed
         )
 
     def _forward(self, operators: Sequence[Operator]) -> Tally:
         parts = [part for op in operators for part in self._forward_parts(op, operators)]
-        return self._at_launch_rate(total(parts), kernels=len(parts))
+        return self._at_launch_rate(total(parts), kernels=len(parts) + _repeats(operators))
 
     def _forward_parts(self, op: Operator, operators: Sequence[Operator]) -> list[Tally]:
         match op:
@@ -192,8 +195,9 @@ class LayerClock:
         return [core, *(exposed(self._collective(ring), behind_seconds=behind) for ring in rings)]
 
     def _backward(self, operators: Sequence[Operator]) -> Tally:
+        operators = [op for op in operators if not op.forward_only]
         parts = [part for op in operators for part in self._backward_parts(op, operators)]
-        return self._at_launch_rate(total(parts), kernels=len(parts))
+        return self._at_launch_rate(total(parts), kernels=len(parts) + _repeats(operators))
 
     def _backward_parts(self, op: Operator, operators: Sequence[Operator]) -> list[Tally]:
         match op:
@@ -216,22 +220,26 @@ class LayerClock:
                 return [self._collective(op)] if is_alone else []
 
     def _gradient_parts(self, op: MatrixProduct, phase: Phase, operators: Sequence[Operator]) -> list[Tally]:
-        """Return a gradient product and what stays visible of the collectives beside it."""
-        product = booked(
-            self.kernels.matrix_product(op, phase=phase), cause=Cause.COMPUTE, family=Family.MATRIX_PRODUCT
-        )
+        """Return a gradient product and what stays visible of the collectives beside it.
+
+        Weights that do not train have no gradient, and nothing hides the collectives that ran beside it.
+        """
+        product = NOTHING
+        if op.trains or phase is not Phase.WEIGHT_GRADIENT:
+            estimate = self.kernels.matrix_product(op, phase=phase)
+            product = booked(estimate, cause=Cause.COMPUTE, family=Family.MATRIX_PRODUCT)
         partners = _partners(op, phase, operators)
         if self.framework.saves_gathered_inputs:
-            partners = [other for other in partners if not _gathers_a_saved_input(other)]
+            partners = [other for other in partners if not gathers_a_saved_input(other)]
         beside = [self._collective(other) for other in partners]
         if self.framework.hides_tensor_parallel_backward:
             beside = [exposed(tally, behind_seconds=product.seconds) for tally in beside]
-        return [product, *beside]
+        return [product, *beside] if product.seconds else beside
 
     def _recompute(self, operators: Sequence[Operator], recompute: Recompute) -> Tally:
         again = recomputed_operators(operators, recompute=_modules(recompute))
         parts = [part for op in again for part in self._forward_parts(op, again)]
-        repeated = self._at_launch_rate(total(parts), kernels=len(parts))
+        repeated = self._at_launch_rate(total(parts), kernels=len(parts) + _repeats(again))
         return repeated.recast(Cause.RECOMPUTE, keep=frozenset(AXIS_CAUSES.values()))
 
     def _at_launch_rate(self, work: Tally, *, kernels: int) -> Tally:
@@ -243,9 +251,12 @@ class LayerClock:
 
 
 def model_flops(layers: Sequence[tuple[Layer, int]], *, sequence_length: int, samples: int) -> Flops:
-    """Return the useful FLOP of a step: forward once, backward twice, recomputation not counted."""
-    forward = sum(count * layer.forward_flops_per_sample(sequence_length) for layer, count in layers)
-    return 3.0 * forward * samples
+    """Return the useful FLOP of a step: forward once, backward twice, recomputation not counted.
+
+    Gradients that nobody needs, of frozen weights and before them, do not count.
+    """
+    step = sum(count * step_flops_per_sample(layer, sequence_length) for layer, count in layers)
+    return step * samples
 
 
 def _modules(recompute: Recompute) -> frozenset[Module]:
@@ -270,35 +281,38 @@ def _partners(
 
 
 def _working_bytes(operators: Sequence[Operator], cut: Cut) -> Bytes:
-    """Return the most bytes that live while one operator runs: gradients beside products, a loss's own."""
-    products = _gradient_bytes(operators, cut) + WEIGHT_GRADIENT_BYTES * _largest_weights(operators)
-    return max([products, *(op.working_bytes for op in operators if isinstance(op, MemoryPass))])
+    """Return the most bytes that live while one operator runs: gradients beside products, a loss's own.
 
-
-def _gathers_a_saved_input(op: Operator) -> TypeGuard[CollectivePass]:
-    """Whether a collective gathers, for backward, the shard of an input that forward saved."""
-    return (
-        isinstance(op, CollectivePass)
-        and op.operation is Collective.ALL_GATHER
-        and op.hidden_behind is Phase.INPUT_GRADIENT
+    What is forward only runs while little else lives.
+    """
+    products = (
+        _gradient_bytes(operators, cut)
+        + WEIGHT_GRADIENT_BYTES * _largest_weights(operators)
+        + cut.element_bytes * _largest_copy(operators)
     )
+    passes = (op for op in operators if isinstance(op, MemoryPass) and not op.forward_only)
+    return max([products, *(op.working_bytes for op in passes)])
+
+
+def _repeats(operators: Sequence[Operator]) -> int:
+    """Return the kernels that operators launch beyond the first, in either direction."""
+    return sum(op.repeats - 1 for op in operators if isinstance(op, MatrixProduct | MemoryPass))
 
 
 def _largest_weights(operators: Sequence[Operator]) -> int:
-    """Return the weights of the largest product of a layer; the head's are left to its own kernels."""
-    return max(
-        (
-            op.count * op.columns * op.inner
-            for op in operators
-            if isinstance(op, MatrixProduct) and op.has_weights and op.module is not Module.HEAD
-        ),
-        default=0,
-    )
+    """Return the most weights that one product trains; the head's are left to its own kernels."""
+    trained = (op for op in weight_products(operators) if op.trains and op.module is not Module.HEAD)
+    return max(map(weights_of, trained), default=0)
+
+
+def _largest_copy(operators: Sequence[Operator]) -> int:
+    """Return the most weights of which one product has a copy made."""
+    return max((weights_of(op) for op in weight_products(operators) if op.dequantized), default=0)
 
 
 def _gradient_bytes(operators: Sequence[Operator], cut: Cut) -> Bytes:
     """Return the most bytes of gradients that one product's backward holds: its output's and input's."""
-    products = [op for op in operators if isinstance(op, MatrixProduct)]
+    products = [op for op in operators if isinstance(op, MatrixProduct) and not op.forward_only]
     if not products:
         return 0.0
-    return cut.element_bytes * max(op.count * op.rows * (op.columns + op.inner) for op in products)
+    return cut.element_bytes * max(op.gradient_elements for op in products)

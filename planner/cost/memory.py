@@ -64,17 +64,24 @@ def state_bytes(
     )
 
 
-def buffer_bytes(parameters: int, *, widths: StateWidths, sharding: Sharding) -> Bytes:
-    """Return the transient bytes that sharding needs around one layer of so many local parameters.
+def frozen_bytes(whole_bytes: Bytes, *, sharding: Sharding) -> StateBytes:
+    """Return what a device keeps of frozen parameters that take so many bytes before they are sharded."""
+    kept_whole = sharding.parameters > 1 and not sharding.reshard_after_forward
+    return StateBytes(parameters=whole_bytes / sharding.parameters + (whole_bytes if kept_whole else 0))
 
-    Gathered compute copies of two layers where parameters are sharded, whole gradients of two
-    layers where gradients are.
+
+def buffer_bytes(
+    *, gathered_bytes: Bytes, trained_parameters: int, widths: StateWidths, sharding: Sharding
+) -> Bytes:
+    """Return the transient bytes that sharding needs around one layer.
+
+    Gathered copies of two layers of so many bytes where parameters are sharded, whole gradients of two
+    layers of so many trained parameters where gradients are.
     """
     gathers = sharding.parameters > 1 and sharding.reshard_after_forward
-    gathered = GATHERED_LAYERS * widths.compute * parameters if gathers else 0
-    whole = (
-        GATHERED_LAYERS * widths.gradient * parameters if sharding.zero_stage >= ZeroStage.GRADIENTS else 0
-    )
+    gathered = GATHERED_LAYERS * gathered_bytes if gathers else 0
+    shards_gradients = sharding.zero_stage >= ZeroStage.GRADIENTS
+    whole = GATHERED_LAYERS * widths.gradient * trained_parameters if shards_gradients else 0
     return float(gathered + whole)
 
 

@@ -20,17 +20,22 @@ from planner.cost.memory import (
     StateBytes,
     buffer_bytes,
     framework_bytes,
-    state_bytes,
 )
 from planner.cost.mesh_links import MeshLinks
 from planner.cost.pipeline import FixedPart, LayerClass, LayerOption, PipelineProblem
 from planner.cost.schedules import PipelineShape
-from planner.cost.tally import NOTHING, Cause, Family, Tally, booked, constant, total
+from planner.cost.states import StateCosts
+from planner.cost.tally import NOTHING, Cause, Tally, constant, total
+from planner.formats import attention_precision
+from planner.framework import StateFormats
 from planner.legality import Setting
+from planner.optimizers import WeightShapes
 from planner.profile import Profile
 from planner.strategy import Batch, Layout, Mesh, Recompute, ScheduleName, Sharding
 from planner.units import Bytes, FlopsPerSecond, Seconds
+from planner.workload.frozen import BASE_BYTES
 from planner.workload.layers import Cut, Layer
+from planner.workload.weights import Holding, Holdings, holdings
 
 STEP_OVERHEAD_SECONDS: Final[Seconds] = 4e-3
 """Host work between two steps: loss and norm read back, scheduler, data hand-over (a stated guess)."""
@@ -57,7 +62,9 @@ class PartCost:
     saved_bytes: Bytes
     working_bytes: Bytes
     logits_bytes: Bytes
-    parameters: int
+    gathered_bytes: Bytes
+    """Of all parameters, as gathers move them."""
+    trained_parameters: int
     states: StateBytes
     optimizer: Tally
     gather: Tally
@@ -125,7 +132,10 @@ class CostModel:
         job = self.setting.job
         self.kernels = KernelCosts(self.group.device, self.profiles, job.precision)
         self.collectives = CollectiveCosts(self.group, self.profiles)
-        self.widths = self.setting.framework.widths(job.precision, moment_values=job.optimizer.moment_values)
+        self.widths = self.setting.framework.widths(
+            job.precision, moment_values=job.optimizer.moment_values, formats=StateFormats.of(job)
+        )
+        self.states = self._state_costs()
         self._members = _members(self.setting)
 
     @property
@@ -204,7 +214,7 @@ class CostModel:
         )
         first = self._part("first", Recompute(), ground, replicas)
         last = self._part("last", Recompute(), ground, replicas)
-        biggest = max(part.parameters for part in (*layers, first, last))
+        parts = (*layers, first, last)
         return LayoutCosts(
             layers=layers,
             first=first,
@@ -217,7 +227,12 @@ class CostModel:
                 num_groups=ground.links.num_communicators, footprint=self.setting.framework.footprint
             ),
             buffer_bytes=self.setting.framework.footprint.buffer_bytes
-            + buffer_bytes(biggest, widths=self.widths, sharding=layout.sharding),
+            + buffer_bytes(
+                gathered_bytes=max(part.gathered_bytes for part in parts),
+                trained_parameters=max(part.trained_parameters for part in parts),
+                widths=self.widths,
+                sharding=layout.sharding,
+            ),
             capacity_bytes=self.group.device.memory_bytes,
             fragmentation_fraction=self.setting.framework.footprint.fragmentation_fraction,
         )
@@ -256,6 +271,8 @@ class CostModel:
         tied = self._tied_parameters(cut) if mesh.pipeline_parallel > 1 else {}
         activation = max(unit[-1].output_bytes(cut) for unit in self.setting.body.classes)
         scatters = self.setting.framework.scatters_transfers and not mesh.sequence_parallel
+        trained_tied = tied.get("last", 0) if self._trains_embedding else 0
+        tied_bytes = float(self.widths.gradient * trained_tied)
         return Ground(
             links=links,
             cut=cut,
@@ -265,7 +282,7 @@ class CostModel:
             transfer=links.to_next_stage(activation, scattered=scatters),
             between_passes=self._between_passes(mesh),
             barrier=STEP_OVERHEAD + links.gradient_norm(),
-            tied=links.between_ends(float(self.widths.gradient * tied.get("last", 0))),
+            tied=links.between_ends(tied_bytes),
         )
 
     def _tied_parameters(self, cut: Cut) -> Mapping[Member, int]:
@@ -312,51 +329,77 @@ class CostModel:
 
     def _sum_of_layers(self, layers: Sequence[LayerCost], replicas: "_Replicas", *, tied: int) -> PartCost:
         """Return layers that run one after the other; ``tied`` parameters come on top of their own."""
-        experts = sum(layer.expert_parameters for layer in layers)
-        parameters = sum(layer.parameters for layer in layers) - experts + tied
+        held = sum((layer.holdings for layer in layers), Holdings(dense=self._tied_holding(tied)))
         forward = total(layer.forward for layer in layers)
         backward = total(layer.backward for layer in layers)
-        shares = ((parameters, replicas.dense), (experts, replicas.experts))
-        held = [(count, share) for count, share in shares if count]
+        shares = [
+            (holding, holding.parameters / held.parameters, share)
+            for holding, share in ((held.dense, replicas.dense), (held.experts, replicas.experts))
+            if holding.parameters
+        ]
         # Experts and the rest share the work that hides their traffic.
-        part_of = {count: count / (parameters + experts) for count, _ in held}
+        in_forward = [
+            share.in_forward(self.states.gathered_bytes(holding), forward.times(part))
+            for holding, part, share in shares
+        ]
+        in_backward = [
+            share.in_backward(
+                self.states.gathered_bytes(holding), holding.trained.parameters, backward.times(part)
+            )
+            for holding, part, share in shares
+        ]
         return PartCost(
-            forward=total((forward, *(share.in_forward(n, forward.times(part_of[n])) for n, share in held))),
-            backward=total(
-                (backward, *(share.in_backward(n, backward.times(part_of[n])) for n, share in held))
-            ),
+            forward=total((forward, *in_forward)),
+            backward=total((backward, *in_backward)),
             saved_bytes=sum(layer.saved_bytes for layer in layers),
             working_bytes=max((layer.working_bytes for layer in layers), default=0.0),
             logits_bytes=sum(layer.logits_bytes for layer in layers),
-            parameters=parameters + experts,
+            gathered_bytes=sum(self.states.gathered_bytes(holding) for holding, _, _ in shares),
+            trained_parameters=held.dense.trained.parameters + held.experts.trained.parameters,
             states=sum(
-                (self._states(count, share) for count, share in held),
+                (
+                    self.states.at_rest(holding, share.sharding, replicas=share.replicas)
+                    for holding, _, share in shares
+                ),
                 StateBytes(),
             ),
-            optimizer=total(self._optimizer(count, share) for count, share in held),
-            gather=total(share.gather_per_step(count) for count, share in held),
-            reduce=total(share.reduction_per_step(count) for count, share in held),
+            optimizer=total(
+                self.states.update(holding.trained, share.sharding) for holding, _, share in shares
+            ),
+            gather=total(share.gather_per_step(holding.trained.parameters) for holding, _, share in shares),
+            reduce=total(
+                share.reduction_per_step(holding.trained.parameters) for holding, _, share in shares
+            ),
         )
 
-    def _states(self, parameters: int, replicas: ReplicaCosts) -> StateBytes:
-        return state_bytes(
-            parameters,
+    def _tied_holding(self, tied: int) -> Holding:
+        """Return parameters that are tied to the embedding's: trained where that is."""
+        if not self._trains_embedding:
+            return Holding(frozen=tied)
+        return Holding(trained=WeightShapes(vectors=tied))
+
+    @property
+    def _trains_embedding(self) -> bool:
+        """Whether the first layers train anything; what is tied to them follows."""
+        whole = Cut(micro_batch_size=1, sequence_length=1)
+        return any(holdings(layer, whole).dense.trained.parameters for layer in self._members["first"])
+
+    def _state_costs(self) -> StateCosts:
+        job = self.setting.job
+        precision = attention_precision(job.precision)
+        products = self.kernels
+        if job.optimizer.newton_schulz_steps and precision is not job.precision:
+            products = KernelCosts(self.group.device, self.profiles, precision)
+        base = job.trainable.base_format
+        return StateCosts(
+            optimizer=job.optimizer,
             widths=self.widths,
-            sharding=replicas.sharding,
+            base_bytes=self.widths.compute if base is None else BASE_BYTES[base],
+            shards_quantized=self.setting.framework.shards_quantized,
             footprint=self.setting.framework.footprint,
-            replicas=replicas.replicas,
+            kernels=self.kernels,
+            products=products,
         )
-
-    def _optimizer(self, parameters: int, replicas: ReplicaCosts) -> Tally:
-        """Return the norm and the update of one device's shard of the parameters.
-
-        Gradients are read twice (norm, update), states read and written, the parameter written.
-        """
-        widths = self.widths
-        width = 2 * widths.gradient + 2 * widths.optimizer + widths.parameter
-        shard = ceil(parameters / replicas.sharding.optimizer)
-        estimate = self.kernels.optimizer_step(shard, width)
-        return booked(estimate, cause=Cause.OPTIMIZER, family=Family.OPTIMIZER)
 
     def _replica_costs(self, layout: Layout, links: MeshLinks) -> "_Replicas":
         mesh, sharding = layout.mesh, layout.sharding

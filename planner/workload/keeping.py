@@ -18,6 +18,7 @@ class Keeping:
 
     PyTorch's own then keeps the FP32 input and the FP32 normalised input (its weight's gradient needs it).
     """
+    trains_norms: bool = True
     activation_outputs: bool = False
     """Whether a gated MLP keeps the activation of its gate, which the product with the other half needs."""
     key_value_copies: bool = False
@@ -35,7 +36,9 @@ class Keeping:
 
     def norm_bytes(self, element_bytes: int) -> int:
         """Return the bytes per element that an RMS norm keeps beside its input."""
-        return (FP32_BYTES - element_bytes) + FP32_BYTES if self.upcast_norms else 0
+        if not self.upcast_norms:
+            return 0
+        return (FP32_BYTES - element_bytes) + (FP32_BYTES if self.trains_norms else 0)
 
     def input_bytes(self, element_bytes: int) -> int:
         """Return the bytes per element of an input that a product alone keeps."""

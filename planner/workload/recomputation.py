@@ -48,10 +48,15 @@ def recomputed_operators(
 ) -> tuple[Operator, ...]:
     """Return the operators whose forward runs a second time before backward, in forward order.
 
-    The forward collectives of a recomputed module run again with it, as the frameworks do.
+    The forward collectives of a recomputed module run again with it, as the frameworks do. What has no
+    backward runs once.
     """
     again = with_parts(recompute)
-    return tuple(operator for operator in operators if operator.module in again and _has_forward(operator))
+    return tuple(
+        operator
+        for operator in operators
+        if operator.module in again and _has_forward(operator) and not operator.forward_only
+    )
 
 
 def with_parts(recompute: Collection[Module]) -> frozenset[Module]:
@@ -60,8 +65,8 @@ def with_parts(recompute: Collection[Module]) -> frozenset[Module]:
 
 
 def _is_freed(tensor: SavedTensor, *, user: Module, recompute: Collection[Module]) -> bool:
-    if tensor.only_to_rerun:
-        return user not in recompute
+    if tensor.only_to_rerun and user not in recompute:
+        return True
     is_made_again = tensor.made_by is not None and tensor.made_by in recompute
     return is_made_again and (user in recompute or tensor.made_by in OUTPUT_DISCARDING)
 

@@ -4,11 +4,11 @@ Source: Megatron-LM (Shoeybi et al., 2019) without, Korthikanti et al. (2022) wi
 Payloads are b s h / c elements in every case, counted as nccl-tests count them.
 """
 
-from typing import Final
+from typing import Final, TypeGuard
 
 from planner.units import Bytes
 from planner.workload.layers import Cut
-from planner.workload.operators import Collective, CollectivePass, Module, Phase
+from planner.workload.operators import Collective, CollectivePass, Module, Operator, Phase
 
 AXIS: Final = "tensor_parallel"
 
@@ -83,6 +83,15 @@ def leaving_collectives(*, product: str, module: Module, hidden: int, cut: Cut) 
             phase=Phase.BACKWARD,
             payload_bytes=payload,
         ),
+    )
+
+
+def gathers_a_saved_input(op: Operator) -> TypeGuard[CollectivePass]:
+    """Whether a collective gathers, for a weight gradient, the shard of an input that forward saved."""
+    return (
+        isinstance(op, CollectivePass)
+        and op.operation is Collective.ALL_GATHER
+        and op.hidden_behind is Phase.INPUT_GRADIENT
     )
 
 

@@ -2,7 +2,14 @@
 
 import pytest
 
-from planner.cost.memory import COMMUNICATOR_BYTES, buffer_bytes, framework_bytes, state_bytes
+from planner.cost.memory import (
+    COMMUNICATOR_BYTES,
+    StateBytes,
+    buffer_bytes,
+    framework_bytes,
+    frozen_bytes,
+    state_bytes,
+)
 from planner.expansion import zero_sharding
 from planner.footprint import Footprint
 from planner.framework import StateFormats, StateWidths
@@ -83,12 +90,26 @@ def test_fsdp_that_does_not_reshard_keeps_a_gathered_copy() -> None:
     assert more - state_bytes(8000, widths=widths, sharding=dropped).total == 2 * 8000
 
 
+def test_frozen_parameters_are_sharded_where_parameters_are() -> None:
+    framework = FRAMEWORKS["pytorch"]
+    for zero_stage, expected in [
+        (ZeroStage.NONE, 800),
+        (ZeroStage.GRADIENTS, 900),
+        (ZeroStage.PARAMETERS, 100),
+    ]:
+        sharding = zero_sharding(zero_stage, replicas=8, framework=framework)
+        assert frozen_bytes(800, sharding=sharding) == StateBytes(parameters=expected)
+
+
 def test_sharded_parameters_need_room_for_gathered_layers() -> None:
     framework = FRAMEWORKS["megatron-core"]
     widths = framework.widths(Precision.BF16, moment_values=2)
     for zero_stage, expected in [(ZeroStage.OPTIMIZER, 0), (ZeroStage.PARAMETERS, 2 * (2 + 4) * 1000)]:
         sharding = zero_sharding(zero_stage, replicas=8, framework=framework)
-        assert buffer_bytes(1000, widths=widths, sharding=sharding) == expected
+        room = buffer_bytes(
+            gathered_bytes=2 * 1000, trained_parameters=1000, widths=widths, sharding=sharding
+        )
+        assert room == expected
 
 
 @pytest.mark.parametrize(("zero_stage", "whole_bytes", "shared_bytes"), [(1, 2 + 2, 16), (2, 2, 2 + 16)])

@@ -1,0 +1,107 @@
+"""What the parameters of a device cost at rest and once a step: their states, gathers' bytes, the update."""
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from planner.cost.compute import KernelCosts
+from planner.cost.memory import StateBytes, frozen_bytes, state_bytes
+from planner.cost.tally import NOTHING, Cause, Family, Tally, booked, total
+from planner.footprint import Footprint
+from planner.framework import StateWidths
+from planner.optimizers import Matrix, Optimizer, WeightShapes
+from planner.strategy import Sharding
+from planner.units import Bytes
+from planner.workload.operators import MatrixProduct, Module, Phase
+from planner.workload.weights import Holding
+
+NORM_AND_UPDATE: Final = 2
+"""Times that a step reads the gradients: for their norm, and for the update."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class StateCosts:
+    """Prices parameters under one optimizer.
+
+    ``widths`` are those of trained parameters; frozen ones rest as they compute, quantized ones take
+    ``base_bytes`` each, and every replica holds all of them unless they are sharded. ``products`` times an
+    optimizer's own products.
+    """
+
+    optimizer: Optimizer
+    widths: StateWidths
+    base_bytes: float
+    shards_quantized: bool
+    footprint: Footprint
+    kernels: KernelCosts
+    products: KernelCosts
+
+    def widths_of(self, shapes: WeightShapes) -> StateWidths:
+        """Return the bytes per parameter of each state, moments averaged over the shapes."""
+        if not shapes.parameters:
+            return self.widths
+        kept = self.optimizer.moment_bytes(shapes, value_bytes=self.widths.moment)
+        return self.widths.with_moments(kept / shapes.parameters)
+
+    def at_rest(self, holding: Holding, sharding: Sharding, *, replicas: int) -> StateBytes:
+        """Return the states of one device: of what it trains all of them, of the rest the parameters."""
+        trained = state_bytes(
+            holding.trained.parameters,
+            widths=self.widths_of(holding.trained),
+            sharding=sharding,
+            footprint=self.footprint,
+            replicas=replicas,
+        )
+        quantized = self.base_bytes * holding.quantized
+        spread = self.widths.compute * holding.frozen + (quantized if self.shards_quantized else 0.0)
+        whole = StateBytes(parameters=0.0 if self.shards_quantized else quantized)
+        return trained + frozen_bytes(spread, sharding=sharding) + whole
+
+    def gathered_bytes(self, holding: Holding) -> Bytes:
+        """Return the bytes of sharded parameters as gathers move them: quantized ones as they rest."""
+        wide = holding.trained.parameters + holding.frozen
+        quantized = self.base_bytes * holding.quantized if self.shards_quantized else 0.0
+        return self.widths.compute * wide + quantized
+
+    def update(self, shapes: WeightShapes, sharding: Sharding) -> Tally:
+        """Return the norm and the update of one device's shard of what it trains.
+
+        Gradients are read for the norm and the update, states read and written, the parameter written.
+        """
+        if not shapes.parameters:
+            return NOTHING
+        widths = self.widths_of(shapes)
+        reads = NORM_AND_UPDATE + self.optimizer.more_passes
+        width = reads * widths.gradient + 2 * widths.optimizer + widths.parameter
+        shard = ceil(shapes.parameters / sharding.optimizer)
+        estimate = self.kernels.optimizer_step(shard, width)
+        passes = booked(estimate, cause=Cause.OPTIMIZER, family=Family.OPTIMIZER)
+        return passes + self._orthogonalised(shapes, sharding)
+
+    def _orthogonalised(self, shapes: WeightShapes, sharding: Sharding) -> Tally:
+        """Return Muon's Newton-Schulz steps over the hidden matrices, whole ones dealt out to a shard group.
+
+        Under tensor parallelism each rank works on its own part of a matrix, block by block.
+        """
+        steps = self.optimizer.newton_schulz_steps
+        if not steps:
+            return NOTHING
+        single = [self._step(matrix).times(matrix.count * steps) for matrix in shapes.matrices]
+        return total(single).times(1 / sharding.optimizer)
+
+    def _step(self, matrix: Matrix) -> Tally:
+        """Return one step's products over X of m x n: X X^T, its square, and that times X."""
+        small, large = sorted((matrix.rows, matrix.columns))
+        shapes = ((small, small, large), (small, small, small), (small, large, small))
+        return total(
+            booked(
+                self.products.matrix_product(_product(*shape), phase=Phase.FORWARD),
+                cause=Cause.OPTIMIZER,
+                family=Family.OPTIMIZER,
+            )
+            for shape in shapes
+        )
+
+
+def _product(rows: int, columns: int, inner: int) -> MatrixProduct:
+    return MatrixProduct(name="newton_schulz", module=Module.MLP, rows=rows, columns=columns, inner=inner)
