@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 from api.schemas.document import EXPERIMENTAL, InputDocument, LayerCount, Name
 from api.schemas.layers import LayerDocument
 from planner.workload.chain import workload_from_layers
+from planner.workload.chain_rules import at_another_depth
 from planner.workload.huggingface import workload_from_config
 from planner.workload.layers import Workload
 from planner.workload.presets import preset_workload
@@ -54,7 +55,9 @@ class ModelDocument(InputDocument):
     def to_workload(self) -> Workload:
         """Return the model that the document says; InvalidRequest where nothing understands it."""
         workload = self._whole_workload()
-        return workload if self.num_layers is None else workload.with_num_layers(self.num_layers)
+        if self.num_layers is None:
+            return workload
+        return at_another_depth(workload, self.num_layers, pointer="/model/num_layers")
 
     def _whole_workload(self) -> Workload:
         if self.preset is not None:

@@ -9,7 +9,7 @@ from planner.workload.convolutional import ConvolutionalLayer
 from planner.workload.embedding import EmbeddingLayer
 from planner.workload.ends import HeadLayer
 from planner.workload.image_pools import PoolLayer
-from planner.workload.layers import EMBEDDING, HEAD, NORM, PROJECTOR, VISION, Layer, LayerRun
+from planner.workload.layers import EMBEDDING, HEAD, NORM, PROJECTOR, VISION, Layer, LayerRun, Workload
 from planner.workload.lstm import LstmLayer
 from planner.workload.patches import PatchLayer
 from planner.workload.projector import ProjectorLayer
@@ -36,6 +36,24 @@ def check_chain(runs: Sequence[LayerRun], *, pointer: str) -> None:
     for rule in RULES:
         for where, message in rule(runs):
             raise InvalidRequest(message, pointer=f"{pointer}{where}")
+
+
+def at_another_depth(workload: Workload, num_layers: int, *, pointer: str) -> Workload:
+    """Return the same model with so many layers of the kind that counts.
+
+    Refuses models that have no such layers, and those whose layers differ too much to be fewer or more, with
+    InvalidRequest at ``pointer``.
+    """
+    changed = workload.with_num_layers(num_layers)
+    own = workload.count(workload.depth_kind)
+    if not own:
+        raise InvalidRequest(f"{workload.name} has no layers whose number could be another", pointer=pointer)
+    try:
+        check_chain(changed.runs, pointer=pointer)
+    except InvalidRequest as error:
+        message = f"{workload.name} with {num_layers} layers does not fit together: {error}"
+        raise InvalidRequest(message, pointer=pointer, nearest_legal=(own,)) from error
+    return changed
 
 
 def _has_a_repeated_layer(runs: Sequence[LayerRun]) -> Iterable[Complaint]:

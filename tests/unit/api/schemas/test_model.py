@@ -23,6 +23,13 @@ def test_the_depth_of_a_preset_may_be_another() -> None:
     assert workload.count("decoder") == 4
 
 
+@pytest.mark.parametrize("preset", ["resnet-50", "efficientnet-b0", "dlrm-criteo-1tb"])
+def test_a_model_whose_layers_differ_has_one_depth(preset: str) -> None:
+    with pytest.raises(InvalidRequest, match=preset) as caught:
+        ModelDocument.model_validate({"preset": preset, "num_layers": 7}).to_workload()
+    assert caught.value.pointer == "/model/num_layers"
+
+
 def test_a_configuration_is_a_model() -> None:
     assert ModelDocument.model_validate({"huggingface": LLAMA}).to_workload().count("decoder") == 2
 

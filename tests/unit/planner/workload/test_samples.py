@@ -3,6 +3,7 @@ import pytest
 from planner.workload.huggingface import workload_from_config
 from planner.workload.layers import Cut
 from planner.workload.operators import AttentionCore
+from planner.workload.presets import preset_workload
 from planner.workload.samples import has_sequence, with_samples
 
 LLAVA = workload_from_config({"model_type": "llava"})
@@ -46,6 +47,20 @@ def test_what_is_not_said_stays() -> None:
     assert with_samples(LLAVA) == LLAVA
 
 
+def test_images_of_another_size_make_larger_maps_and_no_more_parameters() -> None:
+    resnet = preset_workload("resnet-50")
+    larger = with_samples(resnet, image_size=448)
+    assert larger.parameters == resnet.parameters
+    convolutions = 4.0 * (resnet.forward_flops_per_sample(1) - 2 * 2048 * 1000)
+    assert larger.forward_flops_per_sample(1) == convolutions + 2 * 2048 * 1000
+
+
+def test_vectors_have_neither_a_sequence_nor_a_size() -> None:
+    recommendation = preset_workload("dlrm-criteo-1tb")
+    assert not has_sequence(recommendation)
+    assert with_samples(recommendation, images=1, image_size=64, target_length=3) == recommendation
+
+
 @pytest.mark.parametrize("numbers", [{"images": -1}, {"image_size": -3}])
 def test_nonsense_is_refused(numbers: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="image"):
@@ -53,7 +68,15 @@ def test_nonsense_is_refused(numbers: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "expected"), [("vit", False), ("llava", True), ("t5", True), ("llama", True)]
+    ("family", "expected"),
+    [
+        ("vit", False),
+        ("resnet", False),
+        ("efficientnet", False),
+        ("llava", True),
+        ("t5", True),
+        ("llama", True),
+    ],
 )
 def test_a_classifier_of_images_alone_has_no_sequence(family: str, expected: bool) -> None:  # noqa: FBT001
     assert has_sequence(workload_from_config({"model_type": family})) is expected

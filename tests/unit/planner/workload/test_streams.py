@@ -1,7 +1,7 @@
 import pytest
 
 from planner.workload.layers import Cut
-from planner.workload.streams import JOB, ImageStream, TextStream
+from planner.workload.streams import JOB, VECTORS, ImageStream, TextStream
 
 CUT = Cut(
     micro_batch_size=2, sequence_length=4096, tensor_parallel=4, sequence_parallel=True, context_parallel=2
@@ -35,6 +35,13 @@ def test_images_are_never_split() -> None:
     cut = ImageStream(image_size=224, patch_size=16, images=3).cut(CUT)
     assert (cut.micro_batch_size, cut.sequence_length) == (6, 196)
     assert (cut.tensor_parallel, cut.context_parallel, cut.sequence_parallel) == (4, 1, False)
+
+
+def test_a_sample_that_is_one_vector_has_no_sequence_to_split() -> None:
+    cut = VECTORS.cut(CUT)
+    assert (cut.micro_batch_size, cut.sequence_length, cut.tensor_parallel) == (2, 1, 4)
+    assert (cut.context_parallel, cut.sequence_parallel) == (1, False)
+    assert (VECTORS.tokens(4096), VECTORS.sequences) == (1, 1)
 
 
 @pytest.mark.parametrize(
