@@ -44,7 +44,10 @@ class StateCosts:
         return self.widths.with_moments(kept / shapes.parameters)
 
     def at_rest(self, holding: Holding, sharding: Sharding, *, replicas: int) -> StateBytes:
-        """Return the states of one device: of what it trains all of them, of the rest the parameters."""
+        """Return the states of one device: of what it trains all of them, of the rest the parameters.
+
+        Tables that are looked up have no gradients, and nothing shards their states further.
+        """
         trained = state_bytes(
             holding.trained.parameters,
             widths=self.widths_of(holding.trained),
@@ -55,7 +58,11 @@ class StateCosts:
         quantized = self.base_bytes * holding.quantized
         spread = self.widths.compute * holding.frozen + (quantized if self.shards_quantized else 0.0)
         whole = StateBytes(parameters=0.0 if self.shards_quantized else quantized)
-        return trained + frozen_bytes(spread, sharding=sharding) + whole
+        return trained + frozen_bytes(spread, sharding=sharding) + whole + self._looked_up(holding.looked_up)
+
+    def _looked_up(self, tables: WeightShapes) -> StateBytes:
+        widths, parameters = self.widths_of(tables), tables.parameters
+        return StateBytes(parameters=widths.parameter * parameters, optimizer=widths.optimizer * parameters)
 
     def gathered_bytes(self, holding: Holding) -> Bytes:
         """Return the bytes of sharded parameters as gathers move them: quantized ones as they rest."""

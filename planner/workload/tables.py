@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar, Final
 
+from planner.optimizers import Matrix, WeightShapes
 from planner.units import Bytes, Flops
 from planner.workload.dispatch import EXPERT_AXIS, EXPERT_TENSOR_AXIS
 from planner.workload.layers import Cut, PlainLayer, Split
@@ -27,6 +28,7 @@ from planner.workload.operators import (
 from planner.workload.sizes import UnfitValue, require_flag, require_size
 from planner.workload.streams import VECTORS, VectorStream
 from planner.workload.tensor_parallel import AXIS
+from planner.workload.weights import Holding, Holdings
 
 TABLES: Final = "tables"
 INTERACTION: Final = "interaction"
@@ -88,6 +90,17 @@ class TablesLayer(PlainLayer):
         """Return all that the device holds: tables are split as experts are."""
         return sum(self.table_rows) * self._local_width(cut)
 
+    def holdings(self, cut: Cut) -> Holdings:
+        """Return the tables by shape: a pass updates the rows that it looked up, all or fewer."""
+        width, samples = self._local_width(cut), cut.micro_batch_size * cut.expert_parallel
+        touched = sum(min(rows, samples * self.lookups) for rows in self.table_rows) * width
+        tables = tuple(Matrix(rows=rows, columns=width) for rows in self.table_rows)
+        return Holdings(experts=Holding(looked_up=WeightShapes(tables=tables), touched=touched))
+
+    def step_flops_per_sample(self, sequence_length: int) -> Flops:  # noqa: ARG002 - as PartlyTrained
+        """Return none: neither look-ups nor their updates are matrix products."""
+        return 0.0
+
     @property
     def idle_parameters(self) -> int:
         """Parameters of the rows that a sample does not look up."""
@@ -115,7 +128,7 @@ class TablesLayer(PlainLayer):
         return (self._lookup_pass(cut), *self._exchanges(cut))
 
     def _lookup_pass(self, cut: Cut) -> MemoryPass:
-        """Read rows and write their sums; backward reads a gradient for every sum and adds it to the rows."""
+        """Read rows and write their sums; backward reads a gradient for every sum, and updates the rows."""
         samples = cut.micro_batch_size * cut.expert_parallel
         vectors = cut.element_bytes * samples * len(self.table_rows) * self._local_width(cut)
         return MemoryPass(

@@ -20,16 +20,28 @@ NO_WEIGHTS: Final = WeightShapes()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Holding:
-    """Parameters of one device: trained ones by shape, frozen ones, and those that rest quantized."""
+    """Parameters of one device: trained ones by shape, frozen ones, and those that rest quantized.
+
+    ``looked_up`` are tables so large that every backward pass updates the rows that it read, as fused
+    embedding kernels do (FBGEMM): they have no gradients to keep, and ``touched`` is how many of their
+    parameters one pass updates at most.
+    """
 
     trained: WeightShapes = NO_WEIGHTS
     frozen: int = 0
     quantized: int = 0
+    looked_up: WeightShapes = NO_WEIGHTS
+    touched: int = 0
 
     @property
     def parameters(self) -> int:
         """All of them."""
-        return self.trained.parameters + self.frozen + self.quantized
+        return self.trained.parameters + self.frozen + self.quantized + self.looked_up.parameters
+
+    @property
+    def reduced(self) -> int:
+        """Parameters whose gradients replicas average."""
+        return self.trained.parameters + self.touched
 
     def __add__(self, other: "Holding") -> "Holding":
         """Return both together."""
@@ -37,6 +49,8 @@ class Holding:
             trained=self.trained + other.trained,
             frozen=self.frozen + other.frozen,
             quantized=self.quantized + other.quantized,
+            looked_up=self.looked_up + other.looked_up,
+            touched=self.touched + other.touched,
         )
 
 
@@ -62,7 +76,7 @@ class Holdings:
 
 @runtime_checkable
 class PartlyTrained(Protocol):
-    """A layer that doesn't train all that it holds, and says so."""
+    """A layer that doesn't train all that it holds as others do, and says so."""
 
     def holdings(self, cut: Cut) -> Holdings:
         """Return what one device holds."""

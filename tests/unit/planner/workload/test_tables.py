@@ -29,6 +29,15 @@ def test_tables_are_split_over_expert_parallel_by_columns(p: int) -> None:
     assert lookups(TABLES, cut).forward_bytes == lookups(TABLES, CUT).forward_bytes
 
 
+@given(p=st.sampled_from([1, 2, 4]))
+def test_a_pass_updates_the_rows_that_it_looked_up(p: int) -> None:
+    held = TABLES.holdings(replace(CUT, expert_parallel=p))
+    assert held.parameters == held.experts.looked_up.parameters == 1053 * 128 // p
+    assert (held.experts.trained.parameters, held.dense.parameters) == (0, 0)
+    assert held.experts.touched == held.experts.reduced == (B * p + 3 + min(50, B * p)) * 128 // p
+    assert TABLES.step_flops_per_sample(1) == 0
+
+
 def test_vectors_are_exchanged_there_and_back() -> None:
     assert not [op for op in TABLES.operators(CUT) if isinstance(op, CollectivePass)]
     exchanges = TABLES.operators(replace(CUT, expert_parallel=4))[1:]
