@@ -1,0 +1,1 @@
+"""Modules to trace, to try the tool on and to start from."""
