@@ -7,7 +7,7 @@ from planner.units import Bytes, Flops
 from planner.workload.convolution import Convolution, Part
 from planner.workload.feature_map import Activation, FeatureMap, activation_pass, map_of, map_side, strided
 from planner.workload.layers import ENCODER, Cut, PlainLayer, Split
-from planner.workload.operators import CollectivePass, MemoryPass, Module, Operator
+from planner.workload.operators import CollectivePass, MatrixProduct, MemoryPass, Module, Operator
 from planner.workload.passes import dropout_mask
 from planner.workload.sizes import UnfitValue, require_flag, require_probability, require_word
 from planner.workload.streams import ImageStream, require_images
@@ -110,6 +110,8 @@ class ConvolutionalLayer(PlainLayer):
         for place, part in enumerate(self.parts):
             operators += part.operators(f"part_{place}", source)
             source = part.output(source)
+        if self.stream.patch_size == 1:
+            operators[0] = _of_pixels(operators[0])
         if self.shortcut:
             again = replace(given, is_saved=_saves_input(operators))
             operators += self.shortcut.operators("shortcut", again)
@@ -158,6 +160,11 @@ class ConvolutionalLayer(PlainLayer):
     @property
     def _all_parts(self) -> tuple[Part, ...]:
         return self.parts if self.shortcut is None else (*self.parts, self.shortcut)
+
+
+def _of_pixels(operator: Operator) -> Operator:
+    """Return an operator that reads images: nothing needs their gradient."""
+    return replace(operator, has_input_gradient=False) if isinstance(operator, MatrixProduct) else operator
 
 
 def _saves_input(operators: list[Operator]) -> bool:

@@ -9,7 +9,7 @@ from planner.workload.convolutional import ConvolutionalLayer
 from planner.workload.feature_map import Activation
 from planner.workload.huggingface import workload_from_config
 from planner.workload.layers import Cut
-from planner.workload.operators import MemoryPass
+from planner.workload.operators import MatrixProduct, MemoryPass
 from planner.workload.recomputation import saved_bytes
 from planner.workload.streams import ImageStream
 from tests.unit.planner.workload.families.library import library_model
@@ -56,6 +56,14 @@ def test_a_dropout_before_the_sum_keeps_its_mask() -> None:
     (sum_pass,) = (op for op in replace(BOTTLENECK, dropout=0.2).operators(CUT) if op.name == "residual")
     assert isinstance(sum_pass, MemoryPass)
     assert sum_pass.saved_bytes == 2 * 128 * 64
+
+
+@pytest.mark.parametrize(("pixels", "has_gradient"), [(1, False), (2, True)])
+def test_the_images_themselves_need_no_gradient(pixels: int, has_gradient: bool) -> None:  # noqa: FBT001
+    layer = replace(BOTTLENECK, stream=replace(STREAM, patch_size=pixels))
+    first, *others = (op for op in layer.operators(CUT) if isinstance(op, MatrixProduct))
+    assert first.has_input_gradient is has_gradient
+    assert all(op.has_input_gradient for op in others)
 
 
 def test_without_images_there_is_nothing_to_do() -> None:
