@@ -63,21 +63,23 @@ def every_layout(judged: Setting) -> Iterator[Layout]:
                 continue
             if turns * pipeline > judged.num_layers + 2 or (turns > 1 and pipeline == 1):
                 continue
-            layout = Layout(
-                mesh=Mesh(
-                    data_parallel=data,
-                    tensor_parallel=tensor,
-                    context_parallel=context,
-                    pipeline_parallel=pipeline,
-                    sequence_parallel=sequence,
-                ),
-                batch=Batch(micro_batch_size=size, num_micro_batches=passes),
-                schedule=Schedule(name=name, virtual_stages=turns),
-                sharding=zero_sharding(zero, replicas=data * context, framework=framework),
-                recompute=recompute,
+            mesh = Mesh(
+                data_parallel=data,
+                tensor_parallel=tensor,
+                context_parallel=context,
+                pipeline_parallel=pipeline,
+                sequence_parallel=sequence,
             )
-            if not layout_violations(judged, layout):
-                yield layout
+            for expert, inside in product(degrees, {1, tensor}):
+                layout = Layout(
+                    mesh=replace(mesh, expert_parallel=expert, expert_tensor_parallel=inside),
+                    batch=Batch(micro_batch_size=size, num_micro_batches=passes),
+                    schedule=Schedule(name=name, virtual_stages=turns),
+                    sharding=zero_sharding(zero, replicas=data * context, framework=framework),
+                    recompute=recompute,
+                )
+                if not layout_violations(judged, layout):
+                    yield layout
 
 
 def brute_force_ns(judged: Setting, *, memory_fraction: float) -> int | None:
@@ -121,6 +123,19 @@ def test_no_plan_of_a_small_space_beats_the_returned_one(
         assert result.certificate is not None
         assert result.status is Status.OPTIMAL
         assert round(result.certificate.value * NANOSECONDS_PER_SECOND) == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "framework", "num_layers"),
+    [("mixtral-8x7b", "megatron-core", 2), ("mixtral-8x7b", "any", 1), ("deepseek-v2-lite", "megatron-core", 3)],
+)
+def test_no_plan_with_experts_beats_the_returned_one(model: str, framework: str, num_layers: int) -> None:
+    judged = small(framework=framework, num_devices=4, num_layers=num_layers, batch=4, model=model)
+    expected = brute_force_ns(judged, memory_fraction=0.94)
+    result = plan_training(request_of(judged))
+    assert result.certificate is not None
+    assert result.status is Status.OPTIMAL
+    assert round(result.certificate.value * NANOSECONDS_PER_SECOND) == expected
 
 
 def test_a_returned_plan_evaluates_to_the_same_prediction() -> None:

@@ -1,13 +1,15 @@
 """Every way to give layers to stages that a certificate describes, by plain enumeration."""
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import pairwise, product
 
 from planner.cost.pipeline import Assignment, PipelineProblem
 
 
 def every_assignment(problem: PipelineProblem) -> Iterator[Assignment]:
     """Give the layers to stages and options in every way that the certificate describes."""
+    if not problem.is_uniform:
+        return every_split_in_order(problem)
     return every_split(problem) if problem.shape.virtual_stages == 1 else every_even_split(problem)
 
 
@@ -75,3 +77,22 @@ def every_split(problem: PipelineProblem) -> Iterator[Assignment]:
                     yield (counts, *rest)
 
     yield from fill(0, problem.num_layers)
+
+
+def every_split_in_order(problem: PipelineProblem) -> Iterator[Assignment]:
+    """Cut a chain of several classes, run one way each, into chunks; several per stage are nearly even."""
+    assert all(len(layers.options) == 1 for layers in problem.classes)
+    total, count = problem.num_layers, problem.shape.num_chunks
+    for ends in product(range(total + 1), repeat=count - 1):
+        edges = (0, *ends, total)
+        sizes = [end - start for start, end in pairwise(edges)]
+        if any(size < problem.minimum_layers(chunk) for chunk, size in enumerate(sizes)):
+            continue
+        if problem.shape.virtual_stages > 1 and (
+            max(sizes) > -(-total // max(count - 2, 1)) or min(sizes[1:-1], default=total) < total // count
+        ):
+            continue
+        yield tuple(
+            tuple(problem.sequence[start:end].count(number) for number in range(len(problem.classes)))
+            for start, end in pairwise(edges)
+        )

@@ -1,0 +1,69 @@
+"""Every preset can be priced, and its plan comes back the same."""
+
+from dataclasses import replace
+
+import pytest
+
+from planner.cluster_presets import cluster_from_preset
+from planner.job import Constraints, Job, SolverLimits
+from planner.plan import Status
+from planner.planning import PlanRequest, evaluate_plan
+from planner.profile import builtin_profile
+from planner.strategy import ShortPlan
+from planner.workload.presets import preset_names, preset_workload
+from planner.workload.samples import has_sequence, with_samples
+
+PROFILES = (builtin_profile("h100-sxm/published"),)
+
+
+def request_for(name: str) -> PlanRequest:
+    workload = preset_workload(name)
+    sequence = 512 if has_sequence(workload) else None
+    return PlanRequest(
+        workload=workload if sequence else with_samples(workload, images=1),
+        cluster=cluster_from_preset("h100-sxm", 8),
+        job=Job(global_batch_size=64, sequence_length=sequence, framework="any"),
+        constraints=Constraints(),
+        solver=SolverLimits(),
+        profiles=PROFILES,
+    )
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_preset_is_priced_on_two_stages(name: str) -> None:
+    request = request_for(name)
+    result = evaluate_plan(request, ShortPlan(pipeline_parallel=2, data_parallel=4))
+    assert result.status in {Status.FITS, Status.DOES_NOT_FIT}, result.violations
+    assert result.plan is not None
+    assert result.prediction is not None
+    assert 0 < result.prediction.mfu < 1
+    assert (result.prediction.tokens_per_second is None) == (request.job.sequence_length is None)
+    held = {(layers.kind, layers.first) for stage in result.plan.stages for layers in stage.chunks[0].layers}
+    assert len(held) == sum(len(stage.chunks[0].layers) for stage in result.plan.stages)
+    assert evaluate_plan(request, result.plan).prediction == result.prediction
+
+
+@pytest.mark.parametrize("name", ["mixtral-8x7b", "deepseek-v2-lite", "qwen3-30b-a3b"])
+def test_experts_spread_over_ranks_save_memory_and_cost_exchanges(name: str) -> None:
+    request = request_for(name)
+    request = replace(request, job=replace(request.job, sequence_length=4096))
+    alone, spread = (
+        evaluate_plan(request, ShortPlan(expert_parallel=degree, data_parallel=8)).prediction
+        for degree in (1, 8)
+    )
+    assert alone is not None
+    assert spread is not None
+    assert spread.memory[0].breakdown_bytes.parameters < alone.memory[0].breakdown_bytes.parameters / 3
+    assert alone.breakdown_seconds.expert_parallel == 0 < spread.breakdown_seconds.expert_parallel
+    assert spread.breakdown_seconds.data_parallel <= alone.breakdown_seconds.data_parallel
+
+
+def test_a_busier_expert_rank_takes_longer_and_holds_more() -> None:
+    request = request_for("mixtral-8x7b")
+    plan = ShortPlan(expert_parallel=8, data_parallel=8)
+    even = evaluate_plan(request, plan).prediction
+    busy = evaluate_plan(replace(request, job=replace(request.job, expert_imbalance=1.5)), plan).prediction
+    assert even is not None
+    assert busy is not None
+    assert busy.step_time_seconds > even.step_time_seconds
+    assert busy.memory[0].breakdown_bytes.activations > even.memory[0].breakdown_bytes.activations
