@@ -7,6 +7,7 @@ from typing import Final, Self
 
 from planner.footprint import PLAIN, Footprint
 from planner.job import AttentionKind, Job, Precision
+from planner.pace import AS_MEASURED, ProgramPace
 from planner.strategy import Recompute, RecomputeMode, ScheduleName, ZeroStage
 from planner.units import Seconds
 from planner.workload.keeping import FUSED, Keeping
@@ -121,6 +122,7 @@ class Framework:
     """Time of its memory-bound passes over that of fused ones: eager frameworks launch one per operation."""
     weighs_layers: bool = False
     """Whether stages are filled by the weights of their layers and of the head where not told how."""
+    pace: ProgramPace = AS_MEASURED
     saves_gathered_inputs: bool = False
     """Whether sequence-parallel products keep their gathered input for backward, not their shard of it."""
     keeps_low_gradients: bool = False

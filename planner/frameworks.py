@@ -21,6 +21,7 @@ from planner.framework import (
 )
 from planner.job import Precision
 from planner.names import nearest_names
+from planner.pace import ProgramPace
 from planner.strategy import ScheduleName, ZeroStage
 from planner.units import GIBIBYTE
 from planner.workload.keeping import EAGER, FUSED, Keeping
@@ -67,6 +68,7 @@ MEGATRON_BRIDGE: Final = replace(
     description="Megatron Bridge: recipes over Megatron-core",
     pipeline_pass_seconds=0.0,
     unfused_precisions=(),
+    pace=ProgramPace(products=1.05, tensor_parallel=0.5),
 )
 
 MEGATRON_DEEPSPEED: Final = replace(
@@ -173,7 +175,7 @@ NANOTRON: Final = replace(
     launch_seconds_per_kernel=1.3e-4,
     pipeline_pass_seconds=0.0,
     attention_pace={"ampere": 1.7, "hopper": 1.7},
-    memory_pass_pace=2.5,
+    memory_pass_pace=3.4,
     saves_gathered_inputs=True,
     keeps_low_gradients=True,
     # Its loss holds the logits in two and in four bytes, less their maximum, and their exponentials, which
@@ -183,7 +185,9 @@ NANOTRON: Final = replace(
     # Without sharding gradients are averaged by DistributedDataParallel.
     footprint=Footprint(replica_bucket_bytes=2),
     scatters_transfers=False,
+    overlaps_gradient_reduction=False,
     overlaps_parameter_gather=False,
+    pace=ProgramPace(products=1.1, data_parallel=2.7, pipelined_launch_seconds=6e-5),
 )
 
 COMPOSER: Final = replace(
@@ -199,6 +203,7 @@ COMPOSER: Final = replace(
     context_parallel=False,
     attention_pace={"ampere": 1.9, "hopper": 3.5},
     memory_pass_pace=2.2,
+    pace=ProgramPace(data_parallel=2.5),
 )
 
 MAXTEXT: Final = replace(

@@ -10,7 +10,6 @@ from planner.cost.model import CostModel
 from planner.errors import InvalidRequest
 from planner.expansion import FixedPlan, expand_short_plan
 from planner.explanation import explain, memory_warnings, provenance_warnings, training_warnings
-from planner.frameworks import framework_by_name
 from planner.full_plan import full_plan, read_full_plan
 from planner.job import Constraints, Job, Precision, SolverLimits
 from planner.legality import Setting, layout_violations
@@ -26,6 +25,7 @@ from planner.plan import (
 )
 from planner.prediction import play, predict, timeline
 from planner.profile import Profile
+from planner.programs import traits_of
 from planner.search.best_first import Candidate, SearchOutcome, search
 from planner.search.certificate import certify
 from planner.search.meshes import Space, dimensions, search_space, why_nothing_is_legal
@@ -229,7 +229,7 @@ def _reporter(
 def _warnings(request: PlanRequest, prediction: Prediction) -> tuple[str, ...]:
     fraction = request.constraints.memory_fraction
     return (
-        *training_warnings(request.job, framework_by_name(request.job.framework)),
+        *training_warnings(request.job, traits_of(request.job.framework, request.job.framework_version)),
         *memory_warnings(prediction, memory_fraction=fraction),
         *provenance_warnings(prediction),
     )
@@ -245,7 +245,7 @@ def _violations(setting: Setting, fixed: FixedPlan) -> tuple[Violation, ...]:
 
 
 def _setting(request: PlanRequest) -> Setting:
-    framework = framework_by_name(request.job.framework)
+    framework = traits_of(request.job.framework, request.job.framework_version)
     precision = request.job.precision
     if precision in framework.refused_precisions:
         raise InvalidRequest(

@@ -18,7 +18,6 @@ from api.schemas.document import (
     one_of,
 )
 from planner.errors import InvalidRequest
-from planner.frameworks import framework_by_name
 from planner.job import (
     ATTENTION_ALIASES,
     AttentionKind,
@@ -30,6 +29,7 @@ from planner.job import (
     TrainableKind,
 )
 from planner.optimizers import OPTIMIZER_ALIASES, OPTIMIZERS
+from planner.programs import traits_of
 from planner.workload.layers import Workload
 from planner.workload.samples import has_sequence, with_samples
 
@@ -148,7 +148,7 @@ class JobDocument(InputDocument):
 
     def default_attention(self) -> AttentionKind:
         """Return how attention runs where the job doesn't say; UnknownName for an unknown framework."""
-        return framework_by_name(self.framework).default_attention(self.precision)
+        return traits_of(self.framework, self.framework_version).default_attention(self.precision)
 
     def with_samples(self, workload: Workload) -> Workload:
         """Return the model on samples of as many images and as long a decoder's sequence as the job says.

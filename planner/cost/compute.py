@@ -10,7 +10,7 @@ from planner.cost.device_attention import attention_times
 from planner.cost.device_products import all_phases, forward_times
 from planner.cost.grouped_products import EXACT_ERROR, OVER_SINGLE, OVER_SINGLE_ERROR, GroupedTimes
 from planner.cost.lenders import datasheet_roofline, profiles_of
-from planner.cost.matrix_products import Shape
+from planner.cost.matrix_products import ProductTimes, Shape
 from planner.cost.memory_passes import MemoryTimes
 from planner.cost.product_rows import shape_of_phase
 from planner.formats import attention_precision, executed_precision, measured_formats
@@ -41,8 +41,10 @@ class KernelCosts:
             own, dtypes=measured_formats(device, precision), bytes_per_second=bandwidth
         )
         wide = attention_precision(precision)
+        self._head_products = self._products
         if wide is not precision:
             forward = forward_times(device, profiles, wide, bytes_per_second=bandwidth)
+            self._head_products = all_phases(forward, device, profiles, wide)
         rate, dtypes = forward.best_flops_per_second, measured_formats(device, wide)
         self._batched: BatchedTimes = batched_times(
             own,
@@ -64,7 +66,8 @@ class KernelCosts:
             elif not op.has_weights:
                 known = self._batch(shape, op.count)
             elif op.count == 1:
-                known = self._product(shape, phase)
+                times = self._head_products if op.module is Module.HEAD else self._products
+                known = self._product(shape, phase, times[phase])
             else:
                 known = self._grouped_product(op, phase)
             self._answers[op, phase] = known
@@ -114,7 +117,7 @@ class KernelCosts:
 
     def _grouped_product(self, op: MatrixProduct, phase: Phase) -> Estimate:
         shape = (op.count, op.rows, op.columns, op.inner)
-        single = self._product(phase_shape(op, phase), phase)
+        single = self._product(phase_shape(op, phase), phase, self._products[phase])
         if self._grouped.is_measured(shape, phase=phase):
             provenance, error = Provenance.MEASURED, EXACT_ERROR
         else:
@@ -126,8 +129,7 @@ class KernelCosts:
             relative_error=error,
         )
 
-    def _product(self, shape: Shape, phase: Phase) -> Estimate:
-        times = self._products[phase]
+    def _product(self, shape: Shape, phase: Phase, times: ProductTimes) -> Estimate:
         exact = shape in times.hits
         gradient_error = 0.0 if exact or phase is Phase.FORWARD else GRADIENT_ERROR
         return Estimate(

@@ -31,6 +31,8 @@ class ReplicaCosts:
     sharding: Sharding
     widths: StateWidths
     buckets: bool
+    pace: float = 1.0
+    """Time of its collectives over measured ones."""
 
     def reduction(self, parameters: int) -> Tally:
         """Return the time to reduce the gradients of ``parameters`` local parameters.
@@ -90,5 +92,5 @@ class ReplicaCosts:
         if size <= 1 or not payload:
             return NOTHING
         bucket = max(payload, float(self.widths.compute * BUCKET_PARAMETERS)) if self.buckets else payload
-        estimate = self.clock(operation, bucket, size, step).scaled(payload / bucket)
+        estimate = self.clock(operation, bucket, size, step).scaled(self.pace * payload / bucket)
         return booked(estimate, cause=Cause.DATA_PARALLEL, family=Family.COLLECTIVE)

@@ -18,7 +18,7 @@ from planner.cost.tally import (
 from planner.framework import Framework
 from planner.profile import Estimate
 from planner.strategy import Recompute, RecomputeMode
-from planner.units import Bytes, Flops
+from planner.units import Bytes, Flops, Seconds
 from planner.workload.layers import Cut, Layer
 from planner.workload.operators import (
     AttentionCore,
@@ -111,6 +111,8 @@ class LayerClock:
     framework: Framework
     attention_pace: float = 1.0
     """Time of the framework's attention on this device over that of the fastest kernels."""
+    added_launch_seconds: Seconds = 0.0
+    """Host time that each launch takes on this mesh beyond the framework's usual one."""
 
     def passes(self, layer: Layer, cut: Cut) -> LayerPasses:
         """Return both passes of a layer cut this way."""
@@ -160,7 +162,7 @@ class LayerClock:
     def _forward_parts(self, op: Operator, operators: Sequence[Operator]) -> list[Tally]:
         match op:
             case MatrixProduct():
-                estimate, family = self.kernels.matrix_product(op, phase=Phase.FORWARD), Family.MATRIX_PRODUCT
+                estimate, family = self._product(op, Phase.FORWARD), Family.MATRIX_PRODUCT
             case AttentionCore():
                 return self._core_parts(op, Phase.FORWARD, operators)
             case MemoryPass():
@@ -172,11 +174,22 @@ class LayerClock:
                 return [self._collective(op)] if is_alone else []
         return [booked(estimate, cause=Cause.COMPUTE, family=family)]
 
+    def _product(self, op: MatrixProduct, phase: Phase) -> Estimate:
+        return self.kernels.matrix_product(op, phase=phase).scaled(self.framework.pace.products)
+
     def _memory_pass(self, op: MemoryPass, phase: Phase) -> Estimate:
-        return self.kernels.memory_pass(op, phase=phase).scaled(self.framework.memory_pass_pace)
+        if op.module is Module.HEAD:
+            # Counted kernel by kernel as PyTorch runs the loss: eager already.
+            pace = self.framework.pace.loss_passes
+        elif op.module is Module.CORE_ATTENTION:
+            pace = self.framework.memory_pass_pace * self.framework.pace.unfused_attention
+        else:
+            pace = self.framework.memory_pass_pace
+        return self.kernels.memory_pass(op, phase=phase).scaled(pace)
 
     def _collective(self, op: CollectivePass) -> Tally:
-        estimate = self.collectives(op).scaled(op.count)
+        pace = self.framework.pace.tensor_parallel if op.axis == "tensor_parallel" else 1.0
+        estimate = self.collectives(op).scaled(op.count * pace)
         return booked(estimate, cause=AXIS_CAUSES[op.axis], family=Family.COLLECTIVE)
 
     def _core_parts(self, op: AttentionCore, phase: Phase, operators: Sequence[Operator]) -> list[Tally]:
@@ -226,8 +239,7 @@ class LayerClock:
         """
         product = NOTHING
         if op.trains or phase is not Phase.WEIGHT_GRADIENT:
-            estimate = self.kernels.matrix_product(op, phase=phase)
-            product = booked(estimate, cause=Cause.COMPUTE, family=Family.MATRIX_PRODUCT)
+            product = booked(self._product(op, phase), cause=Cause.COMPUTE, family=Family.MATRIX_PRODUCT)
         partners = _partners(op, phase, operators)
         if self.framework.saves_gathered_inputs:
             partners = [other for other in partners if not gathers_a_saved_input(other)]
@@ -244,7 +256,8 @@ class LayerClock:
 
     def _at_launch_rate(self, work: Tally, *, kernels: int) -> Tally:
         """Return the work, stretched to the time in which the host can launch its kernels."""
-        missing = kernels * self.framework.launch_seconds_per_kernel - work.seconds
+        host = kernels * (self.framework.launch_seconds_per_kernel + self.added_launch_seconds)
+        missing = max(host - work.seconds, self.framework.pace.serial_host_fraction * host)
         if missing <= 0:
             return work
         return work + constant(missing, cause=Cause.OVERHEAD, relative_error=LAUNCH_RELATIVE_ERROR)

@@ -41,7 +41,6 @@ STEP_OVERHEAD_SECONDS: Final[Seconds] = 4e-3
 """Host work between two steps: loss and norm read back, scheduler, data hand-over (a stated guess)."""
 HOST_ERROR: Final = 0.7
 """Relative error of times that the host spends: they differ between hosts and versions."""
-STEP_OVERHEAD: Final = constant(STEP_OVERHEAD_SECONDS, cause=Cause.OVERHEAD, relative_error=HOST_ERROR)
 ROUNDING_NS: Final = 2
 """Most by which rounding a layer's passes one by one exceeds rounding sums of them."""
 
@@ -281,7 +280,10 @@ class CostModel:
             cut_key=key,
             transfer=links.to_next_stage(activation, scattered=scatters),
             between_passes=self._between_passes(mesh),
-            barrier=STEP_OVERHEAD + links.gradient_norm(),
+            barrier=constant(
+                self.setting.framework.pace.step_seconds, cause=Cause.OVERHEAD, relative_error=HOST_ERROR
+            )
+            + links.gradient_norm(),
             tied=links.between_ends(tied_bytes),
         )
 
@@ -307,11 +309,13 @@ class CostModel:
 
     def _clock(self, links: MeshLinks) -> LayerClock:
         framework, generation = self.setting.framework, self.group.device.architecture.split(" ")[0]
+        added = framework.pace.pipelined_launch_seconds * links.mesh.tensor_parallel
         return LayerClock(
             kernels=self.kernels,
             collectives=links.layer_collective,
             framework=framework,
             attention_pace=framework.attention_pace.get(generation, 1.0),
+            added_launch_seconds=added if links.mesh.pipeline_parallel > 1 else 0.0,
         )
 
     def _part(self, name: Member, recompute: Recompute, ground: Ground, replicas: "_Replicas") -> PartCost:
@@ -418,6 +422,7 @@ class CostModel:
             sharding=sharding,
             widths=self.widths,
             buckets=self.setting.framework.keeps_master_weights,
+            pace=self.setting.framework.pace.data_parallel,
         )
 
     def _between_passes(self, mesh: Mesh) -> Tally:
@@ -511,6 +516,8 @@ def _cut_key(mesh: Mesh, micro_batch_size: int) -> tuple[int, ...]:
         axis_stride(mesh, "expert_parallel"),
         axis_stride(mesh, "expert_tensor_parallel"),
         micro_batch_size,
+        # Launches may take longer in a pipeline.
+        mesh.pipeline_parallel > 1,
     )
 
 

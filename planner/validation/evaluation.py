@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from planner.cost.model import CostModel
 from planner.errors import InvalidRequest, MissingMeasurements
 from planner.expansion import expand_short_plan
-from planner.frameworks import framework_by_name
 from planner.legality import Setting, layout_violations
 from planner.plan import Prediction
 from planner.planning import PlanRequest
 from planner.prediction import play, predict
+from planner.programs import traits_of
 from planner.validation.measured import UNKNOWN, Measured, measured_of
 from planner.validation.requests import Question, question_of
 from planner.validation.rows import Row, UnusableRow
@@ -66,7 +66,7 @@ class Evaluator:
             workload=request.workload,
             cluster=request.cluster,
             job=request.job,
-            framework=framework_by_name(request.job.framework),
+            framework=traits_of(request.job.framework, request.job.framework_version),
         )
         fixed = expand_short_plan(question.plan, setting)
         violations = (*fixed.violations, *layout_violations(setting, fixed.layout))

@@ -1,13 +1,14 @@
 """The job and the software of a row: framework, precision, optimizer, attention, and their defaults."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from planner.framework import Framework
-from planner.frameworks import framework_by_name
 from planner.job import AttentionKind, Job, Precision
 from planner.optimizers import OPTIMIZERS, Optimizer
+from planner.programs import traits_of
 from planner.validation.rows import Reader, UnusableRow
 
 
@@ -20,6 +21,8 @@ class Software:
     """
 
     framework: str
+    program: str | None = None
+    """Its name among the programs with traits of their own."""
     is_relative: bool = False
     zero_stage: int | None = None
     sequence_parallel: bool | None = None
@@ -30,7 +33,7 @@ class Software:
     @property
     def traits(self) -> Framework:
         """The traits of the framework."""
-        return framework_by_name(self.framework)
+        return traits_of(self.framework, self.program)
 
     @property
     def default_zero_stage(self) -> int:
@@ -49,10 +52,13 @@ SOFTWARE: Final[Mapping[str, Software]] = {
     "megatron-bridge": Software(
         framework="megatron-bridge", zero_stage=1, sequence_parallel=True, interleaves=True
     ),
-    "nemo": Software(framework="megatron-core", zero_stage=1, sequence_parallel=True, interleaves=True),
+    "nemo": Software(framework="megatron-bridge", zero_stage=1, sequence_parallel=True, interleaves=True),
     "primus": Software(framework="megatron-core", zero_stage=1),
     # In Megatron-LM itself --use-distributed-optimizer and --sequence-parallel are off.
-    "megatron": Software(framework="megatron-core", zero_stage=0, sequence_parallel=False),
+    "megatron": Software(
+        framework="megatron-core", program="megatron-lm", zero_stage=0, sequence_parallel=False
+    ),
+    "megatron-core": Software(framework="megatron-core", zero_stage=0, sequence_parallel=False),
     "megatron-deepspeed": Software(framework="megatron-deepspeed", precision=Precision.FP16),
     "megatron + deepspeed": Software(framework="megatron-deepspeed", precision=Precision.FP16),
     "deepspeed": Software(framework="deepspeed", precision=Precision.FP16),
@@ -72,6 +78,13 @@ SOFTWARE: Final[Mapping[str, Software]] = {
 
 The one place that says as which framework a program is priced.
 """
+PROGRAM_HINTS: Final = (
+    ("megatron-core", "framework", re.compile(r"\bte \d"), "megatron-lm-te"),
+    ("megatron-deepspeed", "framework", re.compile(r"\(sailor\)"), "sailor"),
+    # The cluster that BigScience trained its models on.
+    ("megatron-deepspeed", "inter_link", re.compile(r"jean zay"), "bigscience"),
+)
+"""Programs on a framework by what a column of their rows says."""
 OTHER_SOFTWARE: Final = Software(framework="any", is_relative=True)
 
 PRECISIONS: Final[Mapping[str, Precision]] = {
@@ -97,7 +110,11 @@ def software_of(reader: Reader) -> Software:
     """Return what is known of a row's training program; an unknown one is priced without limits."""
     text = reader.row.text("framework").lower()
     known = [prefix for prefix in SOFTWARE if text.startswith(prefix)]
-    return SOFTWARE[max(known, key=len)] if known else OTHER_SOFTWARE
+    software = SOFTWARE[max(known, key=len)] if known else OTHER_SOFTWARE
+    for framework, column, pattern, program in PROGRAM_HINTS:
+        if framework == software.framework and pattern.search(reader.row.text(column).lower()):
+            return replace(software, program=program)
+    return software
 
 
 def job_of(reader: Reader, software: Software) -> Job:
@@ -111,6 +128,7 @@ def job_of(reader: Reader, software: Software) -> Job:
         precision=precision,
         optimizer=_optimizer(reader),
         framework=software.framework,
+        framework_version=software.program,
         attention=_attention(reader, software.traits.default_attention(precision)),
     )
 

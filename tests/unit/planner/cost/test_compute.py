@@ -484,3 +484,12 @@ def test_rows_in_two_formats_of_one_rate_answer_for_each_other() -> None:
         tflops(costs("A100-SXM4-80GB", Precision.FP16), product(2048, 2048, 2048)),
         tflops(costs("A100-SXM4-80GB"), product(2048, 2048, 2048)),
     )
+
+
+@pytest.mark.parametrize("phase", PRODUCT_PHASES)
+def test_the_head_runs_in_sixteen_bits_where_other_products_run_in_eight(phase: Phase) -> None:
+    inner = product(8192, 16384, 4096)
+    head = replace(inner, module=Module.HEAD)
+    eight, sixteen = costs("H100-SXM5-80GB", Precision.FP8), costs("H100-SXM5-80GB", Precision.BF16)
+    assert eight.matrix_product(head, phase=phase) == sixteen.matrix_product(inner, phase=phase)
+    assert eight.matrix_product(head, phase=phase).seconds > eight.matrix_product(inner, phase=phase).seconds

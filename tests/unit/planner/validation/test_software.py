@@ -13,7 +13,7 @@ from tests.unit.planner.validation.published import row
         ("Megatron-LM 23e00ed0 + TE 2.11", "megatron-core"),
         ("Megatron-Core r0.8.0", "megatron-core"),
         ("Megatron", "megatron-core"),
-        ("NeMo (DGX Cloud recipe v25.04.02)", "megatron-core"),
+        ("NeMo (DGX Cloud recipe v25.04.02)", "megatron-bridge"),
         ("Megatron-Bridge 26.04 NeMo Container", "megatron-bridge"),
         ("Megatron-DeepSpeed", "megatron-deepspeed"),
         ("nanotron", "nanotron"),
@@ -100,3 +100,20 @@ def test_attention_runs_as_the_row_or_its_framework_says(
 def test_an_optimizer_is_known_by_its_first_word() -> None:
     reader = Reader(row=row(optimizer="adam (apex fused)"))
     assert job_of(reader, software_of(reader)).optimizer.name == "adam"
+
+
+@pytest.mark.parametrize(
+    ("cells", "program"),
+    [
+        ({"framework": "Megatron-LM"}, "megatron-lm"),
+        ({"framework": "Megatron-LM 23e00ed0 + TE 2.11"}, "megatron-lm-te"),
+        ({"framework": "Megatron-DeepSpeed"}, None),
+        ({"framework": "Megatron-DeepSpeed (Sailor)"}, "sailor"),
+        (
+            {"framework": "Megatron-DeepSpeed", "inter_link": "Omni-Path 4x100Gb/node (Jean Zay)"},
+            "bigscience",
+        ),
+    ],
+)
+def test_a_fork_is_known_by_what_the_row_says(cells: dict[str, str], program: str | None) -> None:
+    assert software_of(Reader(row=row(**cells))).program == program

@@ -1,0 +1,47 @@
+"""Training programs and forks whose traits differ from those of the framework that they are built on."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from planner.framework import Framework
+from planner.frameworks import MEGATRON_CORE, MEGATRON_DEEPSPEED, framework_by_name
+from planner.pace import ProgramPace
+
+MEGATRON_LM: Final = replace(
+    MEGATRON_CORE,
+    # --overlap-grad-reduce and --overlap-param-gather of pretrain_gpt.py are off unless given.
+    overlaps_gradient_reduction=False,
+    overlaps_parameter_gather=False,
+)
+PROGRAMS: Final[Mapping[str, Framework]] = {
+    "megatron-lm": MEGATRON_LM,
+    # Transformer Engine's linear layers wait for their collectives unless --tp-comm-overlap is given.
+    "megatron-lm-te": replace(
+        MEGATRON_LM, hides_tensor_parallel_backward=False, pace=ProgramPace(tensor_parallel=1.6)
+    ),
+    # BigScience's fork trained with CUDA_LAUNCH_BLOCKING=1 (chronicles of tr11-176B).
+    "bigscience": replace(
+        MEGATRON_DEEPSPEED,
+        pace=ProgramPace(products=1.1, tensor_parallel=3.0, data_parallel=2.5, serial_host_fraction=1.0),
+    ),
+    # Sailor's fork on Grace hosts, without Megatron's compiled softmax.
+    "sailor": replace(
+        MEGATRON_DEEPSPEED,
+        launch_seconds_per_kernel=9e-5,
+        memory_pass_pace=3.4,
+        pace=ProgramPace(unfused_attention=1.75),
+    ),
+}
+"""By a name of our own, which stands where a job names the version of its framework."""
+
+
+def traits_of(name: str, version: str | None, *, pointer: str = "/job/framework") -> Framework:
+    """Return the traits of a framework, or of a program on it where the version names one.
+
+    Raises UnknownName with the nearest names for an unknown framework.
+    """
+    program = PROGRAMS.get(version or "")
+    if program is not None and program.name == name:
+        return program
+    return framework_by_name(name, pointer=pointer)

@@ -1,0 +1,103 @@
+"""What a training program's pace does to a layer, on kernels that take a second each."""
+
+from dataclasses import replace
+
+import pytest
+
+from planner.cost.layer import LayerClock
+from planner.framework import FULL_RECOMPUTE, NO_RECOMPUTE, Framework
+from planner.frameworks import MEGATRON_CORE
+from planner.job import AttentionKind
+from planner.pace import AS_MEASURED, ProgramPace
+from planner.profile import Estimate, Provenance
+from planner.strategy import Recompute
+from planner.workload.ends import HeadLayer
+from planner.workload.layers import Cut, Layer
+from planner.workload.operators import AttentionCore, CollectivePass, MatrixProduct, MemoryPass, Phase
+from planner.workload.transformer import DecoderLayer
+
+SECOND = Estimate(seconds=1.0, provenance=Provenance.MEASURED, relative_error=0.0)
+CUT = Cut(
+    micro_batch_size=1,
+    sequence_length=128,
+    tensor_parallel=2,
+    sequence_parallel=True,
+    attention=AttentionKind.UNFUSED,
+)
+ALONE = replace(CUT, tensor_parallel=1, sequence_parallel=False)
+"""Nothing runs beside a kernel, so that each takes its whole second."""
+DECODER = DecoderLayer(hidden=64, ffn=256, heads=4, kv_heads=4, head_dim=16)
+HEAD = HeadLayer(vocabulary=512, hidden=64)
+NO_HOST = replace(MEGATRON_CORE, launch_seconds_per_kernel=0.0)
+
+
+class SecondKernels:
+    """Kernels that take a second each."""
+
+    def matrix_product(self, op: MatrixProduct, *, phase: Phase) -> Estimate:  # noqa: ARG002
+        return SECOND
+
+    def attention(self, op: AttentionCore, *, phase: Phase) -> Estimate:  # noqa: ARG002
+        return SECOND
+
+    def memory_pass(self, op: MemoryPass, *, phase: Phase) -> Estimate:  # noqa: ARG002
+        return SECOND
+
+
+def second_collective(op: CollectivePass) -> Estimate:  # noqa: ARG001
+    return SECOND
+
+
+def seconds(
+    layer: Layer,
+    *,
+    pace: ProgramPace = AS_MEASURED,
+    framework: Framework = NO_HOST,
+    recompute: Recompute = NO_RECOMPUTE,
+    added_launch_seconds: float = 0.0,
+    cut: Cut = CUT,
+) -> float:
+    clock = LayerClock(
+        kernels=SecondKernels(),
+        collectives=second_collective,
+        framework=replace(framework, pace=pace),
+        added_launch_seconds=added_launch_seconds,
+    )
+    cost = clock.cost(clock.passes(layer, cut), recompute)
+    return cost.forward.seconds + cost.backward.seconds
+
+
+@pytest.mark.parametrize("layer", [DECODER, HEAD])
+@pytest.mark.parametrize("recompute", [NO_RECOMPUTE, FULL_RECOMPUTE])
+@pytest.mark.parametrize(
+    "pace",
+    [ProgramPace(products=1.5), ProgramPace(tensor_parallel=1.5)],
+)
+def test_a_slower_program_takes_longer(layer: Layer, recompute: Recompute, pace: ProgramPace) -> None:
+    assert seconds(layer, pace=pace, recompute=recompute) > seconds(layer, recompute=recompute)
+
+
+def test_the_pace_of_unfused_attention_is_that_of_its_passes_alone() -> None:
+    slow = ProgramPace(unfused_attention=2.0)
+    assert seconds(DECODER, pace=slow) > seconds(DECODER)
+    assert seconds(HEAD, pace=slow) == seconds(HEAD)
+
+
+def test_the_loss_is_eager_already() -> None:
+    eager = replace(NO_HOST, memory_pass_pace=3.0)
+    assert seconds(HEAD, framework=eager) == seconds(HEAD)
+    assert seconds(DECODER, framework=eager) > seconds(DECODER)
+    assert seconds(HEAD, pace=ProgramPace(loss_passes=2.0)) > seconds(HEAD)
+
+
+def test_a_slow_host_is_hidden_behind_kernels_unless_every_launch_waits() -> None:
+    host = replace(MEGATRON_CORE, launch_seconds_per_kernel=0.5)
+    kernels = seconds(DECODER, cut=ALONE)
+    assert seconds(DECODER, framework=host, cut=ALONE) == kernels
+    waiting = ProgramPace(serial_host_fraction=1.0)
+    assert seconds(DECODER, framework=host, cut=ALONE, pace=waiting) == pytest.approx(1.5 * kernels)
+
+
+def test_launches_that_take_longer_on_a_mesh_are_a_floor() -> None:
+    kernels = seconds(DECODER, cut=ALONE)
+    assert seconds(DECODER, cut=ALONE, added_launch_seconds=2.0) == pytest.approx(2 * kernels)
