@@ -13,6 +13,7 @@ from api.pages.quantities import count
 from api.schemas.catalogue import ModelSummaryDocument
 from planner.errors import InvalidRequest
 from planner.units import format_count
+from planner.workload.chain import workload_from_layers
 from planner.workload.huggingface import workload_from_config
 from planner.workload.layers import Workload
 from planner.workload.presets import preset_workload
@@ -70,6 +71,8 @@ def _workload(model: str) -> Workload:
     config = read_json(model)
     if not isinstance(config, dict):
         raise InvalidRequest(f"{model}: a config.json is an object", pointer="")
+    if isinstance(config.get("layers"), list):
+        return workload_from_layers(config, pointer="")
     return workload_from_config(config, pointer="")
 
 

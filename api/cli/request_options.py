@@ -14,7 +14,11 @@ JSON_SUFFIX: Final = ".json"
 RANGE_SIGN: Final = ".."
 
 SHARED_OPTIONS: Final = (
-    click.option("--model", metavar="NAME|CONFIG.json", help="A preset, or a Hugging Face config.json."),
+    click.option(
+        "--model",
+        metavar="NAME|CONFIG.json",
+        help="A preset, a Hugging Face config.json, or a chain of layers (meshplan trace).",
+    ),
     click.option("--num-layers", type=int, metavar="N", help="Another depth of the same model."),
     click.option(
         "--cluster",
@@ -108,7 +112,9 @@ def pairs(option: str, texts: Sequence[str]) -> dict[str, Any]:
 
 def _model(text: str) -> dict[str, Any]:
     if text.endswith(JSON_SUFFIX) or Path(text).is_file():
-        return {"huggingface": read_json(text)}
+        document = read_json(text)
+        is_chain = isinstance(document, dict) and isinstance(document.get("layers"), list)
+        return document if is_chain else {"huggingface": document}
     return {"preset": text}
 
 

@@ -5,9 +5,11 @@ import pytest
 
 from planner.errors import InvalidRequest
 from planner.workload.chain import layers_document, workload_from_layers
+from planner.workload.ends import NormLayer
 from planner.workload.layers import Cut, Layer, LayerRun, Workload
 from planner.workload.operators import AttentionCore, MatrixProduct, MemoryPass, Module
 from planner.workload.recomputation import WHOLE_LAYER, saved_bytes
+from planner.workload.samples import has_sequence
 from planner.workload.traced import (
     SampleDim,
     TracedAttention,
@@ -194,3 +196,8 @@ def test_what_is_left_out_has_its_default() -> None:
     read = workload_from_layers({"layers": [entry(output=None)]}).runs[0].layer
     assert read == TracedLayer(operators_of_sample=(TracedPass(name="add", resembles="add"),))
     assert read.output_bytes(CUT) == 0
+
+
+def test_a_traced_sample_holds_no_sequence_that_a_job_could_set() -> None:
+    assert not has_sequence(workload(LAYER))
+    assert has_sequence(workload(LAYER, NormLayer(hidden=8)))
