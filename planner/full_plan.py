@@ -11,7 +11,9 @@ from planner.cost.pipeline import Assignment
 from planner.errors import InvalidRequest
 from planner.expansion import FixedPlan, with_modules
 from planner.framework import Framework
+from planner.job import Loss
 from planner.legality import Setting
+from planner.reference_layers import with_reference_layers, without_reference_layers
 from planner.strategy import (
     Chunk,
     DeviceRange,
@@ -47,6 +49,7 @@ class _Place:
 
 def read_full_plan(plan: TrainingPlan, setting: Setting) -> FixedPlan:
     """Return what a full plan means; layers that are missing, repeated or misplaced are violations."""
+    plan = without_reference_layers(plan) if setting.job.loss is Loss.DPO else plan
     _refuse_unpriced(plan)
     chunks, counted = _chunks_in_order(plan), _counted_places(setting.body)
     options = _recompute_options(chunks, counted, setting.framework)
@@ -179,7 +182,7 @@ def full_plan(layout: Layout, assignment: Assignment, setting: Setting) -> Train
     """
     stages = layout.mesh.pipeline_parallel
     chunks = _chunk_ranges(layout, assignment, setting.body)
-    return TrainingPlan(
+    plan = TrainingPlan(
         mesh=layout.mesh,
         batch=layout.batch,
         schedule=layout.schedule,
@@ -196,6 +199,7 @@ def full_plan(layout: Layout, assignment: Assignment, setting: Setting) -> Train
             for stage in range(stages)
         ),
     )
+    return with_reference_layers(plan) if setting.job.loss is Loss.DPO else plan
 
 
 def _placement(mesh: Mesh, stage: int, setting: Setting) -> StagePlacement:

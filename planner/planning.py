@@ -101,6 +101,11 @@ def evaluate_plan(request: PlanRequest, plan: TrainingPlan | ShortPlan) -> Resul
     )
 
 
+def check_request(request: PlanRequest) -> None:
+    """Raise InvalidRequest where no plan can do what a request asks for, before any is sought."""
+    _setting(request)
+
+
 def plan_timeline(request: PlanRequest, plan: TrainingPlan) -> tuple[TimelineEvent, ...]:
     """Return every operation of one replayed step, for drawing; InvalidRequest for an illegal plan."""
     setting = _setting(request)

@@ -20,7 +20,14 @@ from planner.errors import InvalidRequest, MissingMeasurements, UnknownName
 from planner.job import Precision
 from planner.names import nearest_names
 from planner.plan import Result, TimelineEvent, UsedProfile
-from planner.planning import PlanRequest, Progress, evaluate_plan, plan_timeline, plan_training
+from planner.planning import (
+    PlanRequest,
+    Progress,
+    check_request,
+    evaluate_plan,
+    plan_timeline,
+    plan_training,
+)
 from planner.relatives import devices_that_speak_for
 
 MAX_DRAWN_PASSES: Final = 500_000
@@ -51,7 +58,9 @@ def resolve(document: AnyRequestDocument, *, library: ProfileLibrary) -> Questio
         constraints=document.constraints.to_constraints(),
         solver=document.solver.to_limits(),
         profiles=tuple(entry.profile for entry in stored),
+        reference=document.job.to_reference(),
     )
+    check_request(request)
     return Question(request=request, digests={entry.profile.name: entry.digest for entry in stored})
 
 

@@ -1,6 +1,6 @@
 """The training job on the wire: batch, sequence, precision, optimizer, framework, what is trained."""
 
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -31,6 +31,7 @@ from planner.job import (
 from planner.optimizers import OPTIMIZER_ALIASES, OPTIMIZERS
 from planner.programs import traits_of
 from planner.workload.layers import Workload
+from planner.workload.presets import preset_workload
 from planner.workload.samples import has_sequence, with_samples
 
 KnownPrecision = Annotated[Precision, one_of(Precision)]
@@ -87,6 +88,11 @@ class TrainableDocument(InputDocument):
             if self.kind is not TrainableKind.LORA and getattr(self, field) is not None:
                 raise PydanticCustomError("trainable", 'goes with kind "lora" only', {"field": field})
         return self
+
+    def filled(self) -> dict[str, Any]:
+        """Return plain data with the rank that adapters have."""
+        rank = self.to_trainable().rank if self.kind is TrainableKind.LORA else None
+        return self.model_dump(mode="json") | {"rank": rank}
 
     def to_trainable(self) -> Trainable:
         """Return what the document says is trained."""
@@ -162,6 +168,18 @@ class JobDocument(InputDocument):
             image_size=self.image_size,
             target_length=self.decoder_sequence_length,
         )
+
+    def to_reference(self) -> Workload | None:
+        """Return a reference model that is not the model itself; InvalidRequest where none can be."""
+        if self.reference_model is None:
+            return None
+        if self.loss is not Loss.DPO:
+            raise InvalidRequest(
+                f"a loss of {self.loss} has no reference model",
+                pointer="/job/reference_model",
+                nearest_legal=(None,),
+            )
+        return self.with_samples(preset_workload(self.reference_model, pointer="/job/reference_model"))
 
     def to_job(self, workload: Workload) -> Job:
         """Return the job that the document says; InvalidRequest where the model needs a sequence length."""

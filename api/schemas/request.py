@@ -58,6 +58,7 @@ class PlanRequestDocument(InputDocument):
         """Return the request as plain data with every default filled in."""
         request = self.model_dump(mode="json")
         request["job"]["attention"] = self.job.attention_or_default().value
+        request["job"]["trainable"] = self.job.trainable.filled()
         request["constraints"]["fixed"] = self.constraints.fixed.said()
         request["constraints"]["bounds"] = _without_nulls(request["constraints"]["bounds"])
         return request | {part: _without_nulls(request[part]) for part in ("model", "cluster")}
@@ -92,6 +93,7 @@ class EvaluationRequestDocument(InputDocument):
         """Return the request as plain data with every default filled in."""
         request = self.model_dump(mode="json")
         request["job"]["attention"] = self.job.attention_or_default().value
+        request["job"]["trainable"] = self.job.trainable.filled()
         if isinstance(self.plan, ShortPlanDocument):
             request["plan"] = self.plan.said()
         return request | {part: _without_nulls(request[part]) for part in ("model", "cluster")}

@@ -19,6 +19,7 @@ from planner.workload.operators import (
     CollectivePass,
     MatrixProduct,
     MemoryPass,
+    Module,
     Operator,
     Phase,
     Saved,
@@ -69,6 +70,8 @@ JOINT: Final[Mapping[str, tuple[str, ...]]] = {
     "c_proj": (*OUT, *DOWN),
 }
 """Names of whole products in Megatron and in models that join the maps themselves."""
+BRANCH_INPUTS: Final = (Module.NORM, None)
+"""What makes the input of a branch: a norm, or in a post-norm block the layer before."""
 ALL_LINEAR: Final = "all-linear"
 TARGETS: Final = tuple(
     dict.fromkeys((*(part for parts in MAPS.values() for part in parts), *JOINT, ALL_LINEAR))
@@ -259,15 +262,17 @@ def _projected_columns(op: MatrixProduct, operators: Sequence[Operator], cut: Cu
 def _savers(operators: Sequence[Operator], targets: Mapping[str, tuple[int, ...]]) -> frozenset[str]:
     """Return the products that have to save their input for the adapters beside some of them.
 
-    A product that saves none reads what the nearest one before it saved that reads as many channels.
+    A product that saves none reads the branch's input, which the nearest one before it saved that reads it.
     """
     found: set[str] = set()
-    last: dict[int, str] = {}
+    reader: str | None = None
     for op in weight_products(operators):
-        if op.saved:
-            last[op.inner] = op.name
-        if op.name in targets and op.inner in last:
-            found.add(last[op.inner])
+        if any(tensor.made_by in BRANCH_INPUTS for tensor in op.saved):
+            reader = op.name
+        if op.name in targets and op.saved:
+            found.add(op.name)
+        elif op.name in targets and reader is not None:
+            found.add(reader)
     return frozenset(found)
 
 

@@ -10,9 +10,10 @@ from planner.names import nearest_names
 from planner.workload.adapters import TARGETS, AdaptedLayer, Adapters
 from planner.workload.embedding import EmbeddingLayer
 from planner.workload.frozen import FrozenLayer
-from planner.workload.layers import EMBEDDING, HEAD, Cut, Layer, LayerRun, Workload, runs_of
+from planner.workload.layers import EMBEDDING, HEAD, NORM, VISION, Cut, Layer, LayerRun, Workload, runs_of
 from planner.workload.patches import PatchLayer
 from planner.workload.preference import PreferenceLayer
+from planner.workload.streams import ImageStream
 
 POINTER: Final = "/job/trainable"
 FIRST_LAYERS: Final = (EmbeddingLayer, PatchLayer)
@@ -43,8 +44,14 @@ def _trained_runs(workload: Workload, trainable: Trainable) -> Iterator[LayerRun
         yield LayerRun(layer=layer, count=run.count)
 
 
+def _is_frozen(layer: Layer, trainable: Trainable) -> bool:
+    """Whether a layer's kind is frozen; a norm of images goes with the vision tower that it stands in."""
+    of_tower = layer.kind == NORM and isinstance(getattr(layer, "stream", None), ImageStream)
+    return layer.kind in trainable.frozen or (of_tower and VISION in trainable.frozen)
+
+
 def _trained_layer(layer: Layer, trainable: Trainable, *, is_later: bool) -> Layer:
-    is_frozen = layer.kind in trainable.frozen
+    is_frozen = _is_frozen(layer, trainable)
     if not is_frozen and not trainable.has_adapters:
         return layer
     if not is_frozen and layer.kind not in {EMBEDDING, HEAD}:

@@ -91,9 +91,9 @@ def test_an_unknown_field_that_no_text_can_hold(client: TestClient) -> None:
         ({"job": {"global_batch_size": 8}}, "/job/sequence_length", 1024),
         ({"solver": {"time_limit_seconds": 1e5}}, "/solver/time_limit_seconds", 3600.0),
         (
-            {"job": {"global_batch_size": 8, "sequence_length": 8, "loss": "dpo"}},
+            {"job": {"global_batch_size": 8, "sequence_length": 8, "loss": "dpp"}},
             "/job/loss",
-            "causal_lm",
+            "dpo",
         ),
     ],
 )

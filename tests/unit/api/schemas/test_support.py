@@ -12,7 +12,7 @@ from tests.unit.api.schemas.test_cluster import GROUP
 from tests.unit.api.schemas.test_plan import LAYERS, STAGE, plan
 from tests.unit.api.schemas.test_request import REQUEST
 
-OF_REFERENCE = {"virtual_stage": 0, "layers": [{**LAYERS, "of": "reference"}]}
+OF_REFERENCE = {"virtual_stage": 0, "layers": [{**LAYERS, "of": "draft"}]}
 
 
 def pointer_refused(document: dict[str, Any]) -> str:
@@ -27,9 +27,6 @@ def pointer_refused(document: dict[str, Any]) -> str:
     [
         ("job/decoder_sequence_length", 8),
         ("job/compile", True),
-        ("job/trainable/frozen", ["embedding"]),
-        ("job/loss", "dpo"),
-        ("job/reference_model", "llama-3-8b"),
         ("job/images_per_sample", 1),
         ("job/image_size", 224),
         ("job/sequence_lengths", [[128, 1.0]]),
@@ -57,22 +54,13 @@ def test_a_field_that_cannot_be_answered_is_named(place: str, value: object) -> 
         ({"context_parallel_scheme": "mixed"}, "/plan/context_parallel_scheme"),
         (plan(sharding={"reduce_dtype": "fp8"}), "/plan/sharding/reduce_dtype"),
         (
-            plan(
-                stages=[
-                    {**STAGE, "chunks": [{"virtual_stage": 0, "layers": [{**LAYERS, "of": "reference"}]}]}
-                ]
-            ),
+            plan(stages=[{**STAGE, "chunks": [{"virtual_stage": 0, "layers": [{**LAYERS, "of": "draft"}]}]}]),
             "/plan/stages/0/chunks/0/layers/0/of",
         ),
     ],
 )
 def test_a_choice_of_a_plan_that_cannot_be_priced_is_named(given: dict[str, Any], pointer: str) -> None:
     assert pointer_refused({**REQUEST, "plan": given}) == pointer
-
-
-def test_low_rank_adapters_are_named() -> None:
-    job = {**REQUEST["job"], "trainable": {"kind": "lora", "rank": 16}}
-    assert pointer_refused({**REQUEST, "job": job}) == "/job/trainable/kind"
 
 
 def test_several_node_groups_are_named() -> None:
