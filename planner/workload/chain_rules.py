@@ -9,8 +9,19 @@ from planner.workload.convolutional import ConvolutionalLayer
 from planner.workload.embedding import EmbeddingLayer
 from planner.workload.ends import HeadLayer
 from planner.workload.image_pools import PoolLayer
-from planner.workload.layers import EMBEDDING, HEAD, NORM, PROJECTOR, VISION, Layer, LayerRun, Workload
-from planner.workload.lstm import LstmLayer
+from planner.workload.layers import (
+    DECODER,
+    EMBEDDING,
+    ENCODER,
+    HEAD,
+    NORM,
+    PROJECTOR,
+    VISION,
+    Layer,
+    LayerRun,
+    Workload,
+)
+from planner.workload.lstm import LSTM, LstmLayer
 from planner.workload.patches import PatchLayer
 from planner.workload.projector import ProjectorLayer
 from planner.workload.streams import ImageStream
@@ -44,15 +55,15 @@ def at_another_depth(workload: Workload, num_layers: int, *, pointer: str) -> Wo
     Refuses models that have no such layers, and those whose layers differ too much to be fewer or more, with
     InvalidRequest at ``pointer``.
     """
-    changed = workload.with_num_layers(num_layers)
-    own = workload.count(workload.depth_kind)
-    if not own:
+    kind = next((kind for kind in (DECODER, ENCODER, LSTM) if workload.count(kind)), None)
+    if kind is None:
         raise InvalidRequest(f"{workload.name} has no layers whose number could be another", pointer=pointer)
+    changed = workload.with_num_layers(num_layers, kind=kind)
     try:
         check_chain(changed.runs, pointer=pointer)
     except InvalidRequest as error:
         message = f"{workload.name} with {num_layers} layers does not fit together: {error}"
-        raise InvalidRequest(message, pointer=pointer, nearest_legal=(own,)) from error
+        raise InvalidRequest(message, pointer=pointer, nearest_legal=(workload.count(kind),)) from error
     return changed
 
 

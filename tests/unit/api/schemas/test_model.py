@@ -23,6 +23,17 @@ def test_the_depth_of_a_preset_may_be_another() -> None:
     assert workload.count("decoder") == 4
 
 
+def test_a_stack_of_lstm_layers_may_be_deeper() -> None:
+    layers = [
+        {"kind": "embedding", "vocabulary": 100, "hidden": 16},
+        {"kind": "lstm", "inputs": 16, "hidden": 32},
+        {"kind": "lstm", "inputs": 32, "hidden": 32, "count": 2},
+        {"kind": "head", "vocabulary": 100, "hidden": 32},
+    ]
+    workload = ModelDocument.model_validate({"layers": layers, "num_layers": 6}).to_workload()
+    assert workload.count("lstm") == 6
+
+
 @pytest.mark.parametrize("preset", ["resnet-50", "efficientnet-b0", "dlrm-criteo-1tb"])
 def test_a_model_whose_layers_differ_has_one_depth(preset: str) -> None:
     with pytest.raises(InvalidRequest, match=preset) as caught:
