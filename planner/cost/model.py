@@ -6,7 +6,6 @@ Costs are shared: layouts with the same cut of a layer read the same entry.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from math import ceil, gcd
 from typing import Final, Literal
 
@@ -14,7 +13,7 @@ from planner.cluster import NodeGroup
 from planner.cost.collective import CollectiveCosts
 from planner.cost.compute import KernelCosts
 from planner.cost.data_parallel import GroupClock, ReplicaCosts
-from planner.cost.geometry import axis_stride, expert_replica_stride, replica_stride
+from planner.cost.geometry import EXPERT_AXES, axis_stride, expert_replica_stride, replica_stride
 from planner.cost.layer import LayerClock, LayerCost, LayerPasses
 from planner.cost.memory import (
     StateBytes,
@@ -43,6 +42,9 @@ HOST_ERROR: Final = 0.7
 """Relative error of times that the host spends: they differ between hosts and versions."""
 ROUNDING_NS: Final = 2
 """Most by which rounding a layer's passes one by one exceeds rounding sums of them."""
+
+DENSE_AXES: Final = ("tensor_parallel", "context_parallel")
+"""Axes over which every layer exchanges something."""
 
 Member = int | Literal["first", "last"]
 """A class of counted layers by number, or an end of the chain."""
@@ -122,6 +124,10 @@ class CostModel:
     _passes: dict[tuple[int, ...], Mapping[Member, tuple[LayerPasses, ...]]] = field(
         default_factory=dict, init=False
     )
+    _layer_passes: dict[tuple[Layer, Cut, tuple[int, ...]], LayerPasses] = field(
+        default_factory=dict, init=False
+    )
+    _axes: dict[Layer, tuple[str, ...]] = field(default_factory=dict, init=False)
     _floors: dict[tuple[int, ...], "_Floor"] = field(default_factory=dict, init=False)
     _parts: dict[tuple[object, ...], PartCost] = field(default_factory=dict, init=False)
     _grounds: dict[tuple[Mesh, int], Ground] = field(default_factory=dict, init=False)
@@ -301,11 +307,23 @@ class CostModel:
         """Return the passes of the layers of every class and of both ends."""
         if key not in self._passes:
             clock = self._clock(links)
-            passes = cache(lambda layer: clock.passes(layer, cut))
             self._passes[key] = {
-                name: tuple(passes(layer) for layer in layers) for name, layers in self._members.items()
+                name: tuple(self._passes_of(layer, cut, clock, links.mesh) for layer in layers)
+                for name, layers in self._members.items()
             }
         return self._passes[key]
+
+    def _passes_of(self, layer: Layer, cut: Cut, clock: LayerClock, mesh: Mesh) -> LayerPasses:
+        """Return the passes of one layer; how experts are spread matters to layers that have some."""
+        if layer not in self._axes:
+            has_experts = any(split.axis in EXPERT_AXES for split in layer.splits)
+            self._axes[layer] = DENSE_AXES + EXPERT_AXES if has_experts else DENSE_AXES
+        axes = self._axes[layer]
+        own = cut if EXPERT_AXES[0] in axes else replace(cut, expert_parallel=1, expert_tensor_parallel=1)
+        key = (layer, own, tuple(axis_stride(mesh, axis) for axis in axes))
+        if key not in self._layer_passes:
+            self._layer_passes[key] = clock.passes(layer, own)
+        return self._layer_passes[key]
 
     def _clock(self, links: MeshLinks) -> LayerClock:
         framework, generation = self.setting.framework, self.group.device.architecture.split(" ")[0]

@@ -6,8 +6,8 @@ shows the path that it did not know; with that one added it is solved again.
 """
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
@@ -18,7 +18,9 @@ from planner.cost.steady import play_step
 from planner.search.bounds import lower_bound_ns
 from planner.search.capacity import fits_at_all
 from planner.search.master import Excluded, Solution
+from planner.search.memory_rows import memory_rows
 from planner.search.paths import stage_paths
+from planner.search.rows import Integers
 from planner.search.solver import WorkLimits
 from planner.search.span_program import SpanProgram
 from planner.search.spans import PathTable, SpanFinder, Spans
@@ -61,23 +63,22 @@ class _Rounds:
 
     def run(self, cutoff_ns: int | None) -> Solution | Excluded:
         chunks = range(self._problem.shape.num_chunks)
-        runs = _narrowed([self._finder.runs(chunk) for chunk in chunks], self._paths, self._within(cutoff_ns))
+        within = self._within(cutoff_ns)
+        runs = self._narrowed([self._finder.runs(chunk) for chunk in chunks], within)
         if runs is None:
-            return self._conclude(self._within(cutoff_ns) + 1, cutoff_ns)
+            return self._conclude(within + 1, cutoff_ns)
         spans = [self._finder.fitting(chunk, runs[chunk]) for chunk in chunks]
-        joined = _joined(spans)
+        joined = self._narrowed(spans, within)
         if joined is None:
             nothing = cutoff_ns is None
-            return Excluded(
-                lower_bound_ns=None if nothing else max(self._bound_ns, self._within(cutoff_ns) + 1)
-            )
+            return Excluded(lower_bound_ns=None if nothing else max(self._bound_ns, within + 1))
         self._start(joined)
         return self._rounds(joined, cutoff_ns)
 
     def _rounds(self, spans: list[Spans], cutoff_ns: int | None) -> Solution | Excluded:
         while True:
             within = self._within(cutoff_ns)
-            choices = _narrowed(spans, self._paths, within)
+            choices = self._narrowed(spans, within)
             if self._bound_ns > within or choices is None:
                 return self._conclude(max(self._bound_ns, within + 1), cutoff_ns)
             program = SpanProgram(
@@ -100,6 +101,18 @@ class _Rounds:
         """Return the longest step that is still of interest: shorter than the best, up to the cutoff."""
         limit = LONGEST_STEP_NS if cutoff_ns is None else cutoff_ns
         return limit if self._best is None else min(limit, self._best_ns - 1)
+
+    def _narrowed(self, spans: list[Spans], within_ns: int) -> list[Spans] | None:
+        """Drop spans that make some path or some stage's memory too large, and those that join no others.
+
+        None when a chunk has nothing left.
+        """
+        limits = [_path_limits(self._paths, within_ns)]
+        if self._problem.shape.virtual_stages > 1:
+            limits += [
+                _memory_limits(self._problem, stage) for stage in range(self._problem.shape.num_stages)
+            ]
+        return _narrowed(spans, limits)
 
     # --- by hand -------------------------------------------------------------------------------
 
@@ -196,25 +209,60 @@ def _first_paths(problem: PipelineProblem) -> PathTable:
     return PathTable.of(problem, kept)
 
 
-def _narrowed(spans: list[Spans], paths: PathTable, within_ns: int) -> list[Spans] | None:
-    """Drop spans whose chunk alone makes some path too long, and those that join no others.
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """Sums over some chunks that have a limit each: ``amounts`` of a chunk's spans, [span, limit]."""
 
-    On every path the other chunks add at least their least; None when a chunk has nothing left.
-    """
+    chunks: Sequence[int]
+    amounts: Callable[[Spans, int], Integers]
+    limits: Integers
+
+
+def _path_limits(paths: PathTable, within_ns: int) -> _Limits:
+    """Return that no known path is longer than a step may take."""
+    return _Limits(
+        range(paths.forward.shape[1]),
+        lambda spans, chunk: spans.lengths_ns(chunk, paths),
+        within_ns - paths.constant_ns,
+    )
+
+
+def _memory_limits(problem: PipelineProblem, stage: int) -> _Limits:
+    """Return that a stage of several chunks fits its memory at every moment at which it can peak."""
+    rows = memory_rows(problem, stage)
+    stages = problem.shape.num_stages
+
+    def held(spans: Spans, chunk: int) -> Integers:
+        turn = chunk // stages
+        working = np.maximum(spans.working_bytes, rows.fixed_working[turn])
+        bytes_held: Integers = (
+            spans.static_bytes[:, None]
+            + np.outer(spans.saved_bytes, rows.kept[:, turn])
+            + np.outer(working, rows.working_turn == turn)
+        )
+        return bytes_held
+
+    own = range(stage, problem.shape.num_chunks, stages)
+    return _Limits(own, held, problem.limit_bytes - rows.fixed_bytes)
+
+
+def _narrowed(spans: list[Spans], limits: Sequence[_Limits]) -> list[Spans] | None:
+    """Drop spans that alone break a limit, the other chunks adding at least their least, and so on."""
     while True:
         joined = _joined(spans)
         if joined is None:
             return None
-        lengths = [own.lengths_ns(chunk, paths) for chunk, own in enumerate(joined)]
-        least = [own.min(axis=0) for own in lengths]
-        room = within_ns - paths.constant_ns - np.sum(least, axis=0)
-        kept = [
-            own.only((length - low <= room).all(axis=1))
-            for own, length, low in zip(joined, lengths, least, strict=True)
-        ]
-        if sum(map(len, kept)) == sum(map(len, joined)):
+        spans = list(joined)
+        for limit in limits:
+            amounts = {chunk: limit.amounts(spans[chunk], chunk) for chunk in limit.chunks}
+            least = {chunk: own.min(axis=0) for chunk, own in amounts.items()}
+            room = limit.limits - np.sum(list(least.values()), axis=0)
+            for chunk, own in amounts.items():
+                spans[chunk] = spans[chunk].only((own - least[chunk] <= room).all(axis=1))
+            if not all(map(len, spans)):
+                return None
+        if sum(map(len, spans)) == sum(map(len, joined)):
             return joined
-        spans = kept
 
 
 def _joined(spans: Sequence[Spans]) -> list[Spans] | None:
