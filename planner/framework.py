@@ -123,6 +123,8 @@ class Framework:
     weighs_layers: bool = False
     """Whether stages are filled by the weights of their layers and of the head where not told how."""
     pace: ProgramPace = AS_MEASURED
+    splits_vocabulary: bool = True
+    """Whether tensor parallelism splits the embedding and the head."""
     saves_gathered_inputs: bool = False
     """Whether sequence-parallel products keep their gathered input for backward, not their shard of it."""
     keeps_low_gradients: bool = False

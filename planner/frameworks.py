@@ -118,7 +118,9 @@ PYTORCH: Final = Framework(
     pipeline_pass_seconds=1e-3,
     hides_tensor_parallel_backward=False,
     saves_gathered_inputs=True,
-    kept=EAGER,
+    # A training loop that reads the logits keeps them, in two bytes, until backward is over.
+    kept=replace(EAGER, logit_bytes=EAGER.logit_bytes + 2),
+    footprint=Footprint(fragmentation_fraction=0.06),
 )
 
 TORCHTITAN: Final = replace(
@@ -128,6 +130,8 @@ TORCHTITAN: Final = replace(
     quantized_bases=False,
     recompute=_WHOLE_LAYERS,
     recompute_grain=Grain.JOB,
+    # It drops the logits before backward.
+    kept=EAGER,
     refused_precisions=(Precision.FP16,),
     default_sequence_parallel=True,
 )
@@ -150,7 +154,11 @@ DEEPSPEED: Final = replace(
     context_parallel=False,
     default_zero_stage=ZeroStage.NONE,
     launch_seconds_per_kernel=1e-5,
-    footprint=DEEPSPEED_FOOTPRINT,
+    footprint=replace(DEEPSPEED_FOOTPRINT, fragmentation_fraction=0.06),
+    # Transformers hands the logits out in FP32, whose two gradients come on top.
+    kept=replace(EAGER, logit_bytes=EAGER.logit_bytes + 4),
+    # AutoTP splits the products of the layers alone.
+    splits_vocabulary=False,
 )
 
 NANOTRON: Final = replace(

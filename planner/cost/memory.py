@@ -49,13 +49,15 @@ def state_bytes(
 
     Rajbhandari et al., "ZeRO" (2020), section 5: stage 1 shards the optimizer's states, 2 the
     gradients too, 3 also the parameters. Sharded parameters that are not resharded after forward
-    keep a gathered copy in compute width besides. ``footprint`` adds its copies of gradients, those of
-    unsharded averaging where there are ``replicas`` to average over.
+    keep a gathered copy in compute width besides, and so do whole ones that are cast to it.
+    ``footprint`` adds its copies of gradients, those of unsharded averaging where there are
+    ``replicas`` to average over.
     """
-    kept_whole = sharding.parameters > 1 and not sharding.reshard_after_forward
+    kept_whole = sharding.parameters == 1 or not sharding.reshard_after_forward
+    is_cast = sharding.parameters > 1 or widths.compute < widths.parameter
     return StateBytes(
         parameters=widths.parameter * _shard(parameters, sharding.parameters)
-        + (widths.compute * parameters if kept_whole else 0),
+        + (widths.compute * parameters if kept_whole and is_cast else 0),
         gradients=widths.held_gradient * _shard(parameters, sharding.gradients)
         + _gradient_copies(
             parameters, widths=widths, sharding=sharding, footprint=footprint, replicas=replicas

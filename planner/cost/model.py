@@ -258,6 +258,7 @@ class CostModel:
             element_bytes=job.precision.activation_bytes,
             vocabulary_multiple=self.setting.framework.vocabulary_multiple,
             keeping=self.setting.framework.keeping(job.precision),
+            splits_vocabulary=self.setting.framework.splits_vocabulary,
         )
 
     # --- parts ---------------------------------------------------------------------------------

@@ -171,13 +171,14 @@ def _scores(attention: LocalAttention) -> MatrixProduct:
 def _softmax(attention: LocalAttention) -> MemoryPass:
     """Scale, mask and softmax: forward reads and writes once, backward reads dy and y and writes dx."""
     width = attention.cut.element_bytes * attention.pairs
+    kept_bytes = attention.cut.keeping.probability_bytes(attention.cut.element_bytes) * attention.pairs
     return MemoryPass(
         name=f"{attention.name}_softmax",
         module=CORE,
         kind="softmax",
         forward_bytes=2 * width,
         backward_bytes=3 * width,
-        saved=(SavedTensor(name=f"{attention.name}_probabilities", size_bytes=width, made_by=CORE),),
+        saved=(SavedTensor(name=f"{attention.name}_probabilities", size_bytes=kept_bytes, made_by=CORE),),
     )
 
 

@@ -73,7 +73,7 @@ class EmbeddingLayer(PlainLayer):
 
     def operators(self, cut: Cut) -> tuple[Operator, ...]:
         """Return look-up, sum over the tensor-parallel shards of the vocabulary, norm, dropout."""
-        own = self.stream.cut(cut)
+        own = self.stream.cut(cut).of_vocabulary
         return (
             self._lookup_pass(own),
             *leaving_collectives(
@@ -160,5 +160,5 @@ def local_vocabulary(vocabulary: int, cut: Cut) -> int:
     The whole is padded to a multiple of ``vocabulary_multiple`` t, as Megatron does; a multiple of
     one leaves the largest of uneven shards, as PyTorch makes them.
     """
-    whole = cut.vocabulary_multiple * cut.tensor_parallel
+    whole = cut.vocabulary_multiple * cut.of_vocabulary.tensor_parallel
     return -(-vocabulary // whole) * cut.vocabulary_multiple

@@ -110,7 +110,7 @@ class HeadLayer(PlainLayer):
 
     def operators(self, cut: Cut) -> tuple[Operator, ...]:
         """Return logits of the device's part of the vocabulary, and the loss over all parts."""
-        own = self.stream.cut(cut)
+        own = self.stream.cut(cut).of_vocabulary
         return (
             *entering_collectives(product="logits", module=Module.HEAD, hidden=self.hidden, cut=own),
             self._logits_product(own),

@@ -21,6 +21,8 @@ class Keeping:
     trains_norms: bool = True
     activation_outputs: bool = False
     """Whether a gated MLP keeps the activation of its gate, which the product with the other half needs."""
+    upcast_softmax: bool = False
+    """Whether unfused attention keeps its probabilities in FP32 as well."""
     key_value_copies: bool = False
     """Whether the joint product of Q, K and V stays beside the keys and values that rotary embedding made."""
     logit_bytes: int = 0
@@ -40,13 +42,17 @@ class Keeping:
             return 0
         return (FP32_BYTES - element_bytes) + (FP32_BYTES if self.trains_norms else 0)
 
+    def probability_bytes(self, element_bytes: int) -> int:
+        """Return the bytes per pair of query and key that an unfused softmax keeps."""
+        return element_bytes + (FP32_BYTES if self.upcast_softmax and element_bytes < FP32_BYTES else 0)
+
     def input_bytes(self, element_bytes: int) -> int:
         """Return the bytes per element of an input that a product alone keeps."""
         return element_bytes if self.product_input_bytes is None else self.product_input_bytes
 
 
 FUSED: Final = Keeping()
-EAGER: Final = Keeping(upcast_norms=True, activation_outputs=True, logit_bytes=8)
+EAGER: Final = Keeping(upcast_norms=True, activation_outputs=True, upcast_softmax=True, logit_bytes=4 + 4)
 """PyTorch, operation by operation.
 
 Backward of the cross entropy holds two FP32 gradients per logit beside the log-softmax: the likelihood's

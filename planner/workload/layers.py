@@ -30,7 +30,8 @@ class Cut:
     """How a layer is cut on one device, and the numbers that fix its local shapes.
 
     ``element_bytes`` is the width of activations; ``vocabulary_multiple`` what the framework pads
-    the vocabulary to (times tensor parallel), 1 for none. ``expert_imbalance`` is the load of the
+    the vocabulary to (times tensor parallel), 1 for none, and ``splits_vocabulary`` whether tensor
+    parallel splits it at all. ``expert_imbalance`` is the load of the
     busiest expert rank over the mean. ``memory_length`` is the length of the encoder's output where it
     is not ``sequence_length``.
     """
@@ -48,11 +49,19 @@ class Cut:
     element_bytes: int = 2
     vocabulary_multiple: int = 1
     keeping: Keeping = FUSED
+    splits_vocabulary: bool = True
 
     @property
     def local_tokens(self) -> int:
         """Tokens that one device of a tensor-parallel group works on: b s / c."""
         return self.micro_batch_size * self.sequence_length // self.context_parallel
+
+    @property
+    def of_vocabulary(self) -> "Cut":
+        """The cut of what has a row or a column per word: whole where the vocabulary is not split."""
+        if self.splits_vocabulary or self.tensor_parallel == 1:
+            return self
+        return replace(self, tensor_parallel=1, sequence_parallel=False)
 
     @property
     def sharded_tokens(self) -> int:

@@ -112,6 +112,18 @@ def test_sharded_parameters_need_room_for_gathered_layers() -> None:
         assert room == expected
 
 
+def test_whole_weights_that_are_cast_stay_in_both_widths_and_gathered_ones_do_not() -> None:
+    framework = FRAMEWORKS["pytorch"]
+    for precision, zero_stage, expected in [
+        (Precision.BF16, ZeroStage.NONE, 4 + 2),
+        (Precision.FP32, ZeroStage.NONE, 4),
+        (Precision.BF16, ZeroStage.PARAMETERS, 4 / 8),
+    ]:
+        widths = framework.widths(precision, moment_values=2)
+        sharding = zero_sharding(zero_stage, replicas=8, framework=framework)
+        assert state_bytes(8000, widths=widths, sharding=sharding).parameters == expected * 8000
+
+
 @pytest.mark.parametrize(("zero_stage", "whole_bytes", "shared_bytes"), [(1, 2 + 2, 16), (2, 2, 2 + 16)])
 def test_deepspeed_keeps_fp32_gradients_of_its_shard(
     zero_stage: int, whole_bytes: int, shared_bytes: int

@@ -1,11 +1,15 @@
 """What kernels keep beside the least, in bytes per token of one block."""
 
+from dataclasses import replace
+
 import pytest
 
+from planner.job import AttentionKind
+from planner.workload.embedding import EmbeddingLayer
 from planner.workload.ends import HeadLayer
 from planner.workload.keeping import EAGER, FUSED, Keeping
 from planner.workload.layers import Cut, Layer
-from planner.workload.operators import MemoryPass, Module
+from planner.workload.operators import CollectivePass, MemoryPass, Module
 from planner.workload.passes import Norm
 from planner.workload.recomputation import WHOLE_LAYER, saved_bytes
 from planner.workload.transformer import DecoderLayer
@@ -76,3 +80,22 @@ def test_a_loss_in_steps_holds_two_fp32_gradients_per_logit() -> None:
     operators = HeadLayer(vocabulary=128, hidden=HIDDEN).operators(cut(EAGER))
     working = [op.working_bytes for op in operators if isinstance(op, MemoryPass)]
     assert working == [2 * 4 * TOKENS * 128]
+
+
+def test_an_unfused_softmax_in_fp32_is_kept_beside_what_the_next_product_reads() -> None:
+    eager, fused = (
+        saved_bytes(BLOCK.operators(replace(cut(keeping), attention=AttentionKind.UNFUSED)))
+        for keeping in (Keeping(upcast_softmax=True), FUSED)
+    )
+    assert eager - fused == 4 * HEADS * TOKENS**2
+
+
+def test_whole_vocabularies_stay_whole_beside_split_layers() -> None:
+    split = Cut(micro_batch_size=1, sequence_length=TOKENS, tensor_parallel=4, sequence_parallel=True)
+    whole = replace(split, splits_vocabulary=False)
+    for layer in (HeadLayer(vocabulary=128, hidden=HIDDEN), EmbeddingLayer(vocabulary=128, hidden=HIDDEN)):
+        assert layer.local_parameters(split) == layer.parameters // 4
+        assert layer.local_parameters(whole) == layer.parameters
+        assert saved_bytes(layer.operators(whole)) == saved_bytes(layer.operators(cut(FUSED)))
+        assert not any(isinstance(op, CollectivePass) for op in layer.operators(whole))
+    assert BLOCK.local_parameters(whole) == BLOCK.local_parameters(split)
