@@ -27,7 +27,7 @@ def test_a_stack_of_lstm_layers_may_be_deeper() -> None:
     layers = [
         {"kind": "embedding", "vocabulary": 100, "hidden": 16},
         {"kind": "lstm", "inputs": 16, "hidden": 32},
-        {"kind": "lstm", "inputs": 32, "hidden": 32, "count": 2},
+        {"kind": "lstm", "inputs": 32, "hidden": 32, "count": 3},
         {"kind": "head", "vocabulary": 100, "hidden": 32},
     ]
     workload = ModelDocument.model_validate({"layers": layers, "num_layers": 6}).to_workload()
