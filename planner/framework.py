@@ -22,8 +22,13 @@ class Grain(StrEnum):
 
 
 FP32_BYTES: Final = 4
-EIGHT_BIT: Final = frozenset({Precision.FP8, Precision.FP8_BLOCK, Precision.MXFP8})
-"""Precisions whose products read operands of one byte."""
+NARROW_BYTES: Final[Mapping[Precision, float]] = {
+    Precision.FP8: 1.0,
+    Precision.FP8_BLOCK: 1.0,
+    Precision.MXFP8: 1.0,
+    Precision.NVFP4: 0.5,
+}
+"""Bytes of an operand, without its scales, in precisions whose products read less than they are given."""
 
 NO_RECOMPUTE: Final = Recompute()
 SELECTIVE_RECOMPUTE: Final = Recompute(mode=RecomputeMode.SELECTIVE, modules=("core_attention",))
@@ -131,8 +136,8 @@ class Framework:
     """Whether gradients in the precision of compute stay beside the accumulated ones."""
     kept: Keeping = FUSED
     """What its kernels keep for backward beside the least."""
-    keeps_eight_bit_inputs: bool = False
-    """Whether products of eight-bit operands keep their inputs as they read them."""
+    keeps_narrow_inputs: bool = False
+    """Whether products of eight-bit and narrower operands keep their inputs as they read them."""
     footprint: Footprint = PLAIN
     scatters_transfers: bool = False
     """Whether each tensor-parallel rank sends its share of an activation, gathered again on arrival."""
@@ -204,8 +209,8 @@ class Framework:
 
     def keeping(self, precision: Precision) -> Keeping:
         """Return what its kernels keep for backward at a precision."""
-        if self.keeps_eight_bit_inputs and precision in EIGHT_BIT:
-            return replace(self.kept, product_input_bytes=1)
+        if self.keeps_narrow_inputs and precision in NARROW_BYTES:
+            return replace(self.kept, product_input_bytes=NARROW_BYTES[precision])
         return self.kept
 
     def ignored_formats(self, formats: StateFormats) -> tuple[ChosenFormat, ...]:

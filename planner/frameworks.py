@@ -59,13 +59,15 @@ MEGATRON_CORE: Final = Framework(
     # Megatron-LM's fp16 recipes predate its fused attention, which is off unless asked for there.
     unfused_precisions=(Precision.FP16,),
     scatters_transfers=True,
-    keeps_eight_bit_inputs=True,
+    keeps_narrow_inputs=True,
 )
 
 MEGATRON_BRIDGE: Final = replace(
     MEGATRON_CORE,
     name="megatron-bridge",
     description="Megatron Bridge: recipes over Megatron-core",
+    # Its recipes for performance set grad_reduce_in_fp32 to False.
+    gradient_bytes={precision: 2 for precision in Precision if precision.activation_bytes == 2},
     pipeline_pass_seconds=0.0,
     unfused_precisions=(),
     pace=ProgramPace(products=1.05, tensor_parallel=0.5),
@@ -189,7 +191,7 @@ NANOTRON: Final = replace(
     # Its loss holds the logits in two and in four bytes, less their maximum, and their exponentials, which
     # it keeps; flash-attention's rotary embedding takes keys and values in a tensor of their own.
     kept=Keeping(activation_outputs=True, key_value_copies=True, logit_bytes=2 + 4 + 4),
-    keeps_eight_bit_inputs=False,
+    keeps_narrow_inputs=False,
     # Without sharding gradients are averaged by DistributedDataParallel.
     footprint=Footprint(replica_bucket_bytes=2),
     scatters_transfers=False,

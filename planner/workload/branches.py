@@ -20,7 +20,7 @@ class BranchInput:
         """Return the input as the first product of a branch saves it: the shard with sequence parallel."""
         if self.is_saved:
             return ()
-        width = cut.element_bytes
+        width: float = cut.element_bytes
         if self.made_by is Module.NORM:
             # The product alone keeps a norm's output.
             width = cut.keeping.input_bytes(width)

@@ -30,10 +30,10 @@ class Keeping:
 
     0 where one kernel computes the loss in place: then the logits' gradient is all.
     """
-    product_input_bytes: int | None = None
+    product_input_bytes: float | None = None
     """Bytes per element of an input that a product alone keeps; None for those of an activation.
 
-    Products of eight-bit operands keep them as they read them.
+    Products of narrower operands keep them as they read them.
     """
 
     def norm_bytes(self, element_bytes: int) -> int:
@@ -46,7 +46,7 @@ class Keeping:
         """Return the bytes per pair of query and key that an unfused softmax keeps."""
         return element_bytes + (FP32_BYTES if self.upcast_softmax and element_bytes < FP32_BYTES else 0)
 
-    def input_bytes(self, element_bytes: int) -> int:
+    def input_bytes(self, element_bytes: int) -> float:
         """Return the bytes per element of an input that a product alone keeps."""
         return element_bytes if self.product_input_bytes is None else self.product_input_bytes
 

@@ -48,6 +48,8 @@ def test_a_trillion_parameters_over_1024_ranks_take_16_gigabytes() -> None:
     [
         ("megatron-core", Precision.BF16, 2 + 4 + 12),
         ("megatron-core", Precision.FP16, 2 + 2 + 12),
+        ("megatron-bridge", Precision.FP8, 2 + 2 + 12),
+        ("megatron-bridge", Precision.FP32, 4 + 4 + 8),
         ("megatron-core", Precision.FP32, 4 + 4 + 8),
         ("pytorch", Precision.BF16, 4 + 4 + 8),
         ("nanotron", Precision.BF16, 2 + (4 + 2) + 12),
