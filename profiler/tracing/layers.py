@@ -92,15 +92,15 @@ def _operators(call: Call, saved: Volume) -> Iterator[TracedOperator]:
     """Yield what a call is to the planner: a product and what else its backward does, a pass, or nothing."""
     product = product_of(call)
     gradients = [gradient for gradient in call.gradients if product is None or not is_product(gradient)]
-    name = call.operator.strip("_")
+    name, flops = call.operator.strip("_"), depthwise_flops(call)
     if product is not None:
         yield replace(product, saved=saved)
     others = TracedPass(
         name=name if product is None else f"{name} bias",
-        resembles=RESEMBLES.get(call.operator.removesuffix("_"), name),
+        resembles="depthwise" if flops else RESEMBLES.get(call.operator.removesuffix("_"), name),
         forward=call.moved if product is None else EMPTY,
         backward=total([gradient.moved for gradient in gradients]),
-        flops=depthwise_flops(call),
+        flops=flops,
         repeat=call.repeat,
         saved=saved if product is None else EMPTY,
     )

@@ -4,6 +4,7 @@ Every size of every layer has to lie on one straight line over the batches; a mo
 not mixes its samples, and is refused.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final
@@ -21,6 +22,9 @@ from profiler.tracing.errors import UntraceableModule
 from profiler.tracing.layers import named
 
 DIMS: Final = (SampleDim.ROWS, SampleDim.COLUMNS, SampleDim.INNER, SampleDim.COUNT)
+
+NUMBER: Final = re.compile(r" \d+$")
+"""What tells operators of one name apart."""
 
 Sizes = Mapping[int, int]
 """A size by the batch that it was seen with."""
@@ -51,11 +55,9 @@ def _layer(seen: Mapping[int, TracedLayer]) -> TracedLayer:
 
 def grouped(operators: Sequence[TracedOperator]) -> list[TracedOperator]:
     """Return operators with those that differ by their name alone in one, which is repeated."""
-    first: dict[TracedOperator, str] = {}
     times: dict[TracedOperator, int] = {}
     for operator in operators:
-        key = replace(operator, name=operator.name.split(" ")[0], repeat=1)
-        first.setdefault(key, operator.name)
+        key = replace(operator, name=NUMBER.sub("", operator.name), repeat=1)
         times[key] = times.get(key, 0) + operator.repeat
     return list(named([replace(key, repeat=count) for key, count in times.items()]))
 

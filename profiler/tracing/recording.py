@@ -112,8 +112,6 @@ def record(
 def _run(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     try:
         result = module(*inputs)
-    except UntraceableModule:
-        raise
     except Exception as error:
         shapes = ", ".join("x".join(map(str, tensor.shape)) for tensor in inputs)
         needs_values = isinstance(error, NotImplementedError) or "meta tensor" in str(error)
@@ -132,8 +130,11 @@ def _run_backward(module: torch.nn.Module, outputs: Sequence[torch.Tensor], reco
     if not weights or not ends:
         return
     gradients = [torch.empty_like(end) for end in ends]
-    with recorder.in_backward(), recorder:
-        torch.autograd.grad(ends, weights, gradients, allow_unused=True)
+    try:
+        with recorder.in_backward(), recorder:
+            torch.autograd.grad(ends, weights, gradients, allow_unused=True)
+    except (RuntimeError, NotImplementedError) as error:
+        raise UntraceableModule(f"the module's backward cannot be run: {error}") from error
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's

@@ -111,6 +111,7 @@ def test_grouped_convolutions_are_grouped_products_and_depth_wise_ones_passes() 
     (_, grouped), (depthwise,) = products_of(workload), passes_of(workload)
     assert (grouped.count, grouped.columns, grouped.inner) == (8, 8, 36)
     assert depthwise.forward_flops == 2 * BATCH * 64 * 8**2 * 25
+    assert depthwise.kind == "depthwise"
 
 
 @pytest.mark.parametrize(
@@ -345,3 +346,20 @@ def test_a_module_that_cannot_be_described_by_the_sample_is_refused(
 ) -> None:
     with pytest.raises(UntraceableModule, match=message):
         traced(factory, "16")
+
+
+class Packed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.recurrence = nn.LSTM(4, 4, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        lengths = torch.full((len(x),), 4)
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
+        y: torch.Tensor = self.recurrence(packed)[0].data
+        return y
+
+
+def test_sequences_of_lengths_of_their_own_are_taken_apart_as_torch_does() -> None:
+    counted = really_counted(Packed(), [torch.zeros(BATCH, 4, 4)])
+    assert planned(traced(Packed, "4x4")).forward_flops == counted.forward_flops
