@@ -111,7 +111,7 @@ def recompute_counts(plan: Plan) -> dict[str, int]:
     for stage in plan["stages"]:
         for chunk in stage["chunks"]:
             for layers in chunk["layers"]:
-                if layers["kind"] not in END_KINDS:
+                if layers["kind"] not in END_KINDS and not layers.get("of"):
                     counts[layers["recompute"]["mode"]] += layers["count"]
     return dict(counts.most_common())
 

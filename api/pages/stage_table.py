@@ -35,7 +35,7 @@ def stage_rows(plan: Mapping[str, Any], prediction: Mapping[str, Any] | None) ->
 
 
 def _row(stage: Mapping[str, Any], memory: Mapping[str, Any] | None, *, names_groups: bool) -> StageRow:
-    layers = [layer for chunk in stage["chunks"] for layer in chunk["layers"]]
+    layers = [layer for chunk in stage["chunks"] for layer in chunk["layers"] if not layer.get("of")]
     peak = bytes_scale(memory["peak_bytes"]).quantity(memory["peak_bytes"]) if memory else ""
     return StageRow(
         stage=stage["stage"],
@@ -73,7 +73,7 @@ def _layers(layers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         else:
             merged.append((kind, first, number))
     for kind, first, number in merged:
-        if kind in END_KINDS:
+        if kind.rpartition(" ")[2] in END_KINDS:
             yield kind
         elif number == 1:
             yield f"{kind} {first}"

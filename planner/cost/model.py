@@ -6,6 +6,7 @@ Costs are shared: layouts with the same cut of a layer read the same entry.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import ceil, gcd
 from typing import Final, Literal
 
@@ -401,7 +402,7 @@ class CostModel:
             return Holding(frozen=tied)
         return Holding(trained=WeightShapes(vectors=tied))
 
-    @property
+    @cached_property
     def _trains_embedding(self) -> bool:
         """Whether the first layers train anything; what is tied to them follows."""
         whole = Cut(micro_batch_size=1, sequence_length=1)

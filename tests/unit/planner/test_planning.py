@@ -127,7 +127,11 @@ def test_no_plan_of_a_small_space_beats_the_returned_one(
 
 @pytest.mark.parametrize(
     ("model", "framework", "num_layers"),
-    [("mixtral-8x7b", "megatron-core", 2), ("mixtral-8x7b", "any", 1), ("deepseek-v2-lite", "megatron-core", 3)],
+    [
+        ("mixtral-8x7b", "megatron-core", 2),
+        ("mixtral-8x7b", "any", 1),
+        ("deepseek-v2-lite", "megatron-core", 3),
+    ],
 )
 def test_no_plan_with_experts_beats_the_returned_one(model: str, framework: str, num_layers: int) -> None:
     judged = small(framework=framework, num_devices=4, num_layers=num_layers, batch=4, model=model)

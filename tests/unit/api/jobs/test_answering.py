@@ -42,6 +42,54 @@ def test_the_plan_of_a_result_gives_the_same_prediction(workspace: Workspace) ->
     assert again.prediction == first.prediction
 
 
+def test_a_plan_beside_a_reference_gives_the_same_prediction(workspace: Workspace) -> None:
+    job = {**EVALUATION["job"], "loss": "dpo"}
+    first = evaluate(workspace, job=job)
+    assert first.plan is not None
+    listed = [layers for stage in first.plan.stages for chunk in stage.chunks for layers in chunk.layers]
+    assert {layers.of for layers in listed} == {None, "reference"}
+    again = evaluate(workspace, job=job, plan=first.plan.model_dump(mode="json"))
+    assert again.prediction == first.prediction
+
+
+def test_an_answer_says_the_rank_of_adapters_that_have_none(workspace: Workspace) -> None:
+    result = evaluate(workspace, job={**EVALUATION["job"], "trainable": {"kind": "lora"}})
+    assert result.request["job"]["trainable"]["rank"] == 16
+    assert evaluate(workspace).request["job"]["trainable"]["rank"] is None
+
+
+def test_what_a_framework_does_not_train_so_is_warned_of(workspace: Workspace) -> None:
+    trainable = {"kind": "lora", "base_dtype": "nf4"}
+    job = {
+        **EVALUATION["job"],
+        "framework": "nanotron",
+        "trainable": trainable,
+        "master_weight_dtype": "bf16",
+    }
+    warnings = " ".join(evaluate(workspace, job=job).warnings)
+    for words in ("low-rank adapters", "nf4", "master_weight_dtype"):
+        assert words in warnings
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer", "nearest"),
+    [
+        ({"trainable": {"frozen": ["decodr"]}}, "/job/trainable/frozen/0", "decoder"),
+        ({"trainable": {"kind": "lora", "targets": ["k_prj"]}}, "/job/trainable/targets/0", "k_proj"),
+        ({"loss": "dpo", "reference_model": "llama-3-8"}, "/job/reference_model", "llama-3-8b"),
+        ({"reference_model": "llama-3-8b"}, "/job/reference_model", None),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_it_is_planned(
+    workspace: Workspace, change: dict[str, Any], pointer: str, nearest: object
+) -> None:
+    document = PlanRequestDocument.model_validate({**REQUEST, "job": {**REQUEST["job"], **change}})
+    with pytest.raises(InvalidRequest) as caught:
+        resolve(document, library=workspace.library)
+    assert caught.value.pointer == pointer
+    assert caught.value.nearest_legal[0] == nearest
+
+
 def test_an_illegal_plan_is_answered_with_its_rules(workspace: Workspace) -> None:
     result = evaluate(workspace, plan={"tensor_parallel": 5})
     assert result.status is Status.ILLEGAL

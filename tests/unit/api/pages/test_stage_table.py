@@ -37,7 +37,9 @@ def test_a_layer_alone_and_one_of_another_model_are_named() -> None:
         {"kind": "decoder", "first": 16, "count": 1},
         {"kind": "decoder", "first": 0, "count": 2, "of": "reference"},
     ]
-    assert stage_rows(document, None)[0].chunks[1] == "decoder 16, reference decoder 0–1"
+    row, plain = stage_rows(document, None)[0], stage_rows(plan(), None)[0]
+    assert row.chunks[1] == "decoder 16, reference decoder 0–1"
+    assert row.num_layers == plain.num_layers - 3
 
 
 def test_devices_are_ranges_with_strides_and_the_groups_where_there_are_several() -> None:
