@@ -7,6 +7,7 @@ import pytest
 from planner.cluster_presets import cluster_from_preset
 from planner.cost.compute import KernelCosts
 from planner.cost.layer import LayerClock, LayerCost, model_flops
+from planner.cost.tally import Cause
 from planner.frameworks import FRAMEWORKS
 from planner.job import BaseFormat, Precision
 from planner.profile import Estimate, Provenance, builtin_profile
@@ -61,9 +62,9 @@ def test_before_anything_trained_there_is_no_backward(recompute: Recompute) -> N
 def test_nothing_hides_the_reduction_of_an_input_gradient_beside_frozen_weights() -> None:
     """Both all-reduces of a millisecond ran beside weight gradients: all of them shows, or a part."""
     frozen = [cost(FrozenLayer(layer=DECODER), cut=cut).backward.causes for cut in (CUT, SPLIT)]
-    shown = [causes.get("tensor_parallel", 0.0) for causes in frozen]
+    shown = [causes.get(Cause.TENSOR_PARALLEL, 0.0) for causes in frozen]
     assert shown == [0.0, pytest.approx(2e-3)]
-    assert cost(DECODER, cut=SPLIT).backward.causes["tensor_parallel"] < 2e-3
+    assert cost(DECODER, cut=SPLIT).backward.causes[Cause.TENSOR_PARALLEL] < 2e-3
 
 
 def test_adapters_cost_little_beside_the_layer() -> None:
