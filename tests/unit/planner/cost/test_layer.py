@@ -1,100 +1,56 @@
-"""What a layer costs that is trained in part, or runs forward alone."""
-
 from dataclasses import replace
 
 import pytest
 
-from planner.cluster_presets import cluster_from_preset
-from planner.cost.compute import KernelCosts
-from planner.cost.layer import LayerClock, LayerCost, model_flops
-from planner.cost.tally import Cause
-from planner.frameworks import FRAMEWORKS
-from planner.job import BaseFormat, Precision
-from planner.profile import Estimate, Provenance, builtin_profile
+from planner.cost.layer import LayerClock
+from planner.frameworks import framework_by_name
+from planner.profile import Estimate, Provenance
 from planner.strategy import Recompute, RecomputeMode
-from planner.workload.adapters import AdaptedLayer, Adapters
-from planner.workload.frozen import FrozenLayer
-from planner.workload.layers import Cut, Layer
-from planner.workload.operators import CollectivePass
-from planner.workload.presets import preset_workload
+from planner.workload.layers import Cut
+from planner.workload.lstm import LstmLayer
+from planner.workload.operators import AttentionCore, CollectivePass, MatrixProduct, MemoryPass, Phase
 
-DECODER = preset_workload("llama-2-7b").layer("decoder")
-CUT = Cut(micro_batch_size=1, sequence_length=4096)
-SPLIT = replace(CUT, tensor_parallel=2)
-FULL = Recompute(mode=RecomputeMode.FULL)
+LAUNCH_SECONDS = 1e-5
+STEPS = 64
 
 
-def a_millisecond(_op: CollectivePass) -> Estimate:
-    return Estimate(seconds=1e-3, provenance=Provenance.MEASURED, relative_error=0.0)
+INSTANT = Estimate(seconds=1e-12, provenance=Provenance.MEASURED, relative_error=0.0)
+
+
+class InstantKernels:
+    """Kernels of which only the launch takes time."""
+
+    def matrix_product(self, op: MatrixProduct, *, phase: Phase) -> Estimate:  # noqa: ARG002 - a KernelClock
+        return INSTANT
+
+    def attention(self, op: AttentionCore, *, phase: Phase) -> Estimate:  # noqa: ARG002 - a KernelClock
+        return INSTANT
+
+    def memory_pass(self, op: MemoryPass, *, phase: Phase) -> Estimate:  # noqa: ARG002 - a KernelClock
+        return INSTANT
+
+
+def no_collectives(op: CollectivePass) -> Estimate:
+    raise AssertionError(op)
 
 
 CLOCK = LayerClock(
-    kernels=KernelCosts(
-        cluster_from_preset("h100-sxm", 8).node_groups[0].device,
-        [builtin_profile("h100-sxm/published")],
-        Precision.BF16,
-    ),
-    collectives=a_millisecond,
-    framework=FRAMEWORKS["megatron-core"],
+    kernels=InstantKernels(),
+    collectives=no_collectives,
+    framework=replace(framework_by_name("pytorch"), launch_seconds_per_kernel=LAUNCH_SECONDS),
+)
+PASSES = CLOCK.passes(
+    LstmLayer(inputs=32, hidden=32), Cut(micro_batch_size=2, sequence_length=STEPS, element_bytes=2)
 )
 
 
-def cost(layer: Layer, *, cut: Cut = CUT, recompute: Recompute | None = None) -> LayerCost:
-    return CLOCK.cost(CLOCK.passes(layer, cut), recompute or Recompute())
+def test_every_step_of_a_recurrence_is_launched() -> None:
+    # Forward: one product of all inputs, and a product and a pass for every step.
+    assert PASSES.forward.seconds == pytest.approx((1 + 2 * STEPS) * LAUNCH_SECONDS)
+    # Backward: two gradients of the inputs' product, one of all steps' weights, and two for every step.
+    assert PASSES.backward.seconds == pytest.approx((2 + 1 + 2 * STEPS) * LAUNCH_SECONDS)
 
 
-def test_a_frozen_layer_goes_forward_as_fast_and_back_without_weight_gradients() -> None:
-    trained, frozen = cost(DECODER), cost(FrozenLayer(layer=DECODER))
-    assert frozen.forward == trained.forward
-    assert 0.45 * trained.backward.seconds < frozen.backward.seconds < 0.65 * trained.backward.seconds
-    assert frozen.saved_bytes < trained.saved_bytes
-    assert frozen.working_bytes < trained.working_bytes
-
-
-@pytest.mark.parametrize("recompute", [Recompute(), FULL])
-def test_before_anything_trained_there_is_no_backward(recompute: Recompute) -> None:
-    first = cost(FrozenLayer(layer=DECODER, has_backward=False), recompute=recompute)
-    assert first.backward.seconds == 0
-    assert (first.saved_bytes, first.working_bytes) == (0, 0)
-    assert first.forward == cost(DECODER).forward
-
-
-def test_nothing_hides_the_reduction_of_an_input_gradient_beside_frozen_weights() -> None:
-    """Both all-reduces of a millisecond ran beside weight gradients: all of them shows, or a part."""
-    frozen = [cost(FrozenLayer(layer=DECODER), cut=cut).backward.causes for cut in (CUT, SPLIT)]
-    shown = [causes.get(Cause.TENSOR_PARALLEL, 0.0) for causes in frozen]
-    assert shown == [0.0, pytest.approx(2e-3)]
-    assert cost(DECODER, cut=SPLIT).backward.causes[Cause.TENSOR_PARALLEL] < 2e-3
-
-
-def test_adapters_cost_little_beside_the_layer() -> None:
-    plain, adapted = (
-        cost(layer)
-        for layer in (
-            FrozenLayer(layer=DECODER),
-            AdaptedLayer(layer=DECODER, adapters=Adapters(rank=16, targets=("linear_qkv",))),
-        )
-    )
-    for before, after in ((plain.forward, adapted.forward), (plain.backward, adapted.backward)):
-        assert before.seconds < after.seconds < 1.15 * before.seconds
-
-
-def test_quantized_weights_are_copied_in_every_pass() -> None:
-    plain, quantized = (
-        cost(FrozenLayer(layer=DECODER, base_format=base_format), recompute=FULL)
-        for base_format in (None, BaseFormat.NF4)
-    )
-    once = quantized.forward.seconds - plain.forward.seconds
-    assert once > 0
-    assert quantized.backward.seconds - plain.backward.seconds == pytest.approx(2 * once)
-    assert quantized.working_bytes - plain.working_bytes == 2 * 2 * 11008 * 4096
-
-
-def test_gradients_that_nobody_needs_are_no_useful_work() -> None:
-    def work(layer: Layer) -> float:
-        return model_flops([(layer, 1)], sequence_length=4096, samples=1)
-
-    trained, frozen = work(DECODER), work(FrozenLayer(layer=DECODER))
-    forward = work(FrozenLayer(layer=DECODER, has_backward=False))
-    assert trained == 3 * forward
-    assert 2 * forward < frozen < trained
+def test_steps_that_run_again_are_launched_again() -> None:
+    cost = CLOCK.cost(PASSES, Recompute(mode=RecomputeMode.FULL))
+    assert cost.backward.seconds == pytest.approx(PASSES.forward.seconds + PASSES.backward.seconds)
