@@ -12,6 +12,7 @@ from typing import Final
 from planner.errors import UnknownName
 from planner.footprint import Footprint
 from planner.framework import (
+    FP32_BYTES,
     FULL_RECOMPUTE,
     NO_RECOMPUTE,
     SELECTIVE_RECOMPUTE,
@@ -37,6 +38,9 @@ DEEPSPEED_FOOTPRINT: Final = Footprint(
     # Two buckets in turn for reductions and two for gathers, of two-byte elements.
     buffer_bytes=4 * 2 * DEEPSPEED_BUCKET_ELEMENTS,
     fragmentation_fraction=0.2,
+    # Of runs on 8 to 384 A100 and on GH200, whose precision and layers per stage are partly unknown.
+    state_error=0.05,
+    transient_error=0.15,
 )
 
 MEGATRON_CORE: Final = Framework(
@@ -67,7 +71,13 @@ MEGATRON_BRIDGE: Final = replace(
     name="megatron-bridge",
     description="Megatron Bridge: recipes over Megatron-core",
     # Its recipes for performance set grad_reduce_in_fp32 to False.
-    gradient_bytes={precision: 2 for precision in Precision if precision.activation_bytes == 2},
+    gradient_bytes={
+        precision: precision.activation_bytes
+        for precision in Precision
+        if precision.activation_bytes < FP32_BYTES
+    },
+    # Nobody publishes the memory of its runs, and recipes differ in more than they say.
+    footprint=Footprint(state_error=0.02, transient_error=0.08),
     pipeline_pass_seconds=0.0,
     unfused_precisions=(),
     pace=ProgramPace(products=1.05, tensor_parallel=0.5),
@@ -122,7 +132,8 @@ PYTORCH: Final = Framework(
     saves_gathered_inputs=True,
     # A training loop that reads the logits keeps them, in two bytes, until backward is over.
     kept=replace(EAGER, logit_bytes=EAGER.logit_bytes + 2),
-    footprint=Footprint(fragmentation_fraction=0.06),
+    # Eager or compiled, and RMS norms fused or not: releases differ.
+    footprint=Footprint(fragmentation_fraction=0.06, state_error=0.02, transient_error=0.1),
 )
 
 TORCHTITAN: Final = replace(
@@ -193,7 +204,8 @@ NANOTRON: Final = replace(
     kept=Keeping(activation_outputs=True, key_value_copies=True, logit_bytes=2 + 4 + 4),
     keeps_narrow_inputs=False,
     # Without sharding gradients are averaged by DistributedDataParallel.
-    footprint=Footprint(replica_bucket_bytes=2),
+    # Of runs that differ in whether gathered inputs are kept, which they do not say.
+    footprint=Footprint(replica_bucket_bytes=2, state_error=0.03, transient_error=0.14),
     scatters_transfers=False,
     overlaps_gradient_reduction=False,
     overlaps_parameter_gather=False,

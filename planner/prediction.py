@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import hypot, sqrt
 from typing import Final
 
 from planner.cost.layer import model_flops
@@ -29,8 +29,6 @@ STANDARD_DEVIATIONS: Final = 1.2816
 """Half width of an 80 % interval of a normal distribution."""
 MODEL_ERROR: Final = 0.04
 """Relative error of a step that no operator accounts for (stragglers, loader, what overlaps how)."""
-MEMORY_ERROR: Final = 0.08
-"""Relative error of activations and buffers; states are exact but for padding."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -207,7 +205,10 @@ def _stage_memory(plan: PlayedPlan, stage: int) -> StageMemory:
     transient = breakdown.activations + breakdown.logits + breakdown.buffers
     states = breakdown.parameters + breakdown.gradients + breakdown.optimizer
     peak = states + transient + breakdown.framework
-    width = STANDARD_DEVIATIONS * MEMORY_ERROR * (transient + breakdown.framework)
+    footprint = plan.model.setting.framework.footprint
+    width = STANDARD_DEVIATIONS * hypot(
+        footprint.state_error * states, footprint.transient_error * (transient + breakdown.framework)
+    )
     capacity = plan.costs.capacity_bytes
     return StageMemory(
         stage=stage,
