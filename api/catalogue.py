@@ -15,7 +15,12 @@ from api.schemas.catalogue import (
 from api.schemas.cluster import ClusterDocument
 from api.stores.devices import DeviceStore
 from api.stores.profiles import ProfileStore, ProfileSummary
-from planner.cluster_presets import cluster_preset_document, cluster_preset_names
+from planner.cluster_presets import (
+    cluster_preset_document,
+    cluster_preset_names,
+    smallest_whole,
+    systems_of,
+)
 from planner.devices import device_by_name
 from planner.errors import InvalidRequest, UnknownName
 from planner.names import nearest_names
@@ -50,7 +55,10 @@ def list_clusters(library: ProfileLibrary) -> tuple[ClusterEntryDocument, ...]:
 def show_cluster(
     name: str, *, num_devices: int | None = None, library: ProfileLibrary
 ) -> NamedClusterDocument:
-    """Return a cluster with so many devices, by default one node; UnknownName where nothing is called so."""
+    """Return a cluster with so many devices, by default one node (of each kind).
+
+    UnknownName where nothing is called so.
+    """
     if num_devices is None:
         num_devices = _devices_of_a_node(name, library=library)
     document = ClusterDocument(preset=name, num_devices=num_devices)
@@ -94,12 +102,12 @@ def _model_entry(name: str) -> ModelEntryDocument:
 
 
 def _system_entry(name: str) -> ClusterEntryDocument:
-    document = cluster_preset_document(name)
+    systems = [cluster_preset_document(system) for system in systems_of(name)]
     return ClusterEntryDocument(
         name=name,
-        title=document["title"],
-        device=document["device"],
-        devices_per_node=document["devices_per_node"],
+        title=cluster_preset_document(name)["title"],
+        device=" + ".join(system["device"] for system in systems),
+        devices_per_node=min(system["devices_per_node"] for system in systems),
         is_measured=False,
     )
 
@@ -115,6 +123,8 @@ def _machine_entry(name: str, summary: ProfileSummary) -> ClusterEntryDocument:
 
 
 def _devices_of_a_node(name: str, *, library: ProfileLibrary) -> int:
+    if name in cluster_preset_names():
+        return smallest_whole(name)
     sizes = {entry.name: entry.devices_per_node for entry in list_clusters(library)}
     return sizes.get(name, 1)
 

@@ -111,3 +111,21 @@ class Cluster:
     def num_devices(self) -> int:
         """Devices of all groups together."""
         return sum(group.num_devices for group in self.node_groups)
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """The names of the node groups, in their order."""
+        return tuple(group.name for group in self.node_groups)
+
+    def group(self, name: str) -> NodeGroup:
+        """Return the node group of a name; KeyError for another one."""
+        return {group.name: group for group in self.node_groups}[name]
+
+    def link_between(self, one: str, other: str) -> GroupLink | None:
+        """Return the fastest link that joins two node groups, None where nothing does."""
+        joining = [link for link in self.between_groups if set(link.groups) == {one, other}]
+        return max(joining, key=lambda link: link.bandwidth_bytes_per_second, default=None)
+
+    def only(self, name: str) -> "Cluster":
+        """Return one of the node groups as a cluster of its own; KeyError for a name that none has."""
+        return Cluster(name=self.name, node_groups=(self.group(name),))

@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
-from math import ceil
+from math import ceil, lcm
 from typing import Any, Final
 
-from planner.cluster import Cluster, Host, Level, NodeGroup, Nvme, Topology
+from planner.cluster import Cluster, GroupLink, Host, Level, NodeGroup, Nvme, Topology
 from planner.devices import device_by_name
 from planner.errors import InvalidRequest, UnknownName
 from planner.names import nearest_names
@@ -23,9 +23,32 @@ MAX_DEVICES: Final = 2**20
 
 @cache
 def cluster_preset_names() -> tuple[str, ...]:
-    """Return the names of all systems, sorted."""
+    """Return the names of all clusters with a free number of devices, sorted."""
     files = resources.files(PACKAGE).iterdir()
     return tuple(sorted(file.name.removesuffix(".json") for file in files if file.name.endswith(".json")))
+
+
+@cache
+def system_names() -> tuple[str, ...]:
+    """Return the names of the clusters that have one kind of node, sorted."""
+    return tuple(name for name in cluster_preset_names() if len(systems_of(name)) == 1)
+
+
+def systems_of(name: str) -> tuple[str, ...]:
+    """Return the systems that a cluster joins, itself where it has one kind of node.
+
+    Raises UnknownName for an unknown cluster.
+    """
+    return tuple(cluster_preset_document(name).get("groups", (name,)))
+
+
+def smallest_whole(name: str) -> int:
+    """Return how many devices one node of each kind has, with equally many devices of each kind.
+
+    Raises UnknownName for an unknown cluster.
+    """
+    sizes = [cluster_preset_document(system)["devices_per_node"] for system in systems_of(name)]
+    return lcm(*sizes) * len(sizes)
 
 
 def cluster_preset_document(name: str) -> Mapping[str, Any]:
@@ -44,14 +67,48 @@ def cluster_preset_document(name: str) -> Mapping[str, Any]:
 def cluster_from_preset(name: str, num_devices: int) -> Cluster:
     """Return ``num_devices`` devices of a system: a part of one node, or whole nodes.
 
+    A cluster that joins several systems has equally many devices of each.
+
     Raises UnknownName for an unknown system and InvalidRequest for a number that neither fits in
     one node nor fills whole ones, or whose nodes cannot be spread evenly over racks.
     """
+    systems = systems_of(name)
+    if len(systems) == 1:
+        groups = [_group_of_system(name, num_devices)]
+    else:
+        groups = [_group_of_part(system, num_devices, parts=len(systems)) for system in systems]
+    links = cluster_preset_document(name).get("between_groups", ())
+    return Cluster(
+        name=f"{name}:{num_devices}",
+        node_groups=tuple(groups),
+        between_groups=tuple(GroupLink(**{**link, "groups": tuple(link["groups"])}) for link in links),
+    )
+
+
+def _group_of_system(name: str, num_devices: int) -> NodeGroup:
     document = cluster_preset_document(name)
     per_node = document["devices_per_node"]
     _check_num_devices(num_devices, per_node=per_node)
-    group = _node_group(document, num_devices=num_devices, devices_per_node=min(per_node, num_devices))
-    return Cluster(name=f"{name}:{num_devices}", node_groups=(group,))
+    return _node_group(document, num_devices=num_devices, devices_per_node=min(per_node, num_devices))
+
+
+def _group_of_part(system: str, num_devices: int, *, parts: int) -> NodeGroup:
+    """Return the part of a joined cluster that is of one system."""
+    if num_devices % parts:
+        below = num_devices // parts * parts
+        raise InvalidRequest(
+            f"num_devices ({num_devices}) must be a multiple of {parts}: as many of each system",
+            pointer=NUM_DEVICES,
+            nearest_legal=tuple(number for number in (below, below + parts) if number),
+        )
+    try:
+        return _group_of_system(system, num_devices // parts)
+    except InvalidRequest as error:
+        raise InvalidRequest(
+            f"of {system}, one of {parts} systems: {error.message}",
+            pointer=NUM_DEVICES,
+            nearest_legal=tuple(parts * int(str(number)) for number in error.nearest_legal),
+        ) from error
 
 
 def _check_num_devices(num_devices: int, *, per_node: int) -> None:

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
+from planner.cluster import Cluster
 from planner.cost.pipeline import Assignment
 from planner.framework import Framework
 from planner.legality import Setting, divisors, nearest_values
+from planner.placement import NodeGroups, groups_in_order, largest_data_parallel, named_group
 from planner.strategy import (
     Batch,
     Layout,
@@ -27,10 +29,11 @@ from planner.workload.layers import Layer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FixedPlan:
-    """A plan that a caller fixed: its layout, and its layers where they can be placed at all."""
+    """A plan that a caller fixed: its layout, and its layers and stages where they can be placed at all."""
 
     layout: Layout
     assignment: Assignment | None
+    node_groups: NodeGroups = ()
     violations: tuple[Violation, ...] = ()
 
 
@@ -81,8 +84,12 @@ def _product_weights(layer: Layer) -> float:
 
 
 def expand_short_plan(short: ShortPlan, setting: Setting) -> FixedPlan:
-    """Return what a flat plan means, the framework's defaults filled in."""
-    mesh = _short_mesh(short, setting)
+    """Return what a flat plan means, the framework's defaults filled in.
+
+    Its stages sit on the node group that it names, or on all groups in their order.
+    """
+    cluster = named_group(setting.cluster, short.node_group, pointer="/plan/node_group")
+    mesh = _short_mesh(short, setting, cluster)
     replicas = max(mesh.data_parallel * mesh.context_parallel, 1)
     schedule = _short_schedule(short, mesh)
     layout = Layout(
@@ -94,7 +101,13 @@ def expand_short_plan(short: ShortPlan, setting: Setting) -> FixedPlan:
     )
     layers, violations = _short_layers(short, layout, setting)
     assignment = in_classes(layers, setting.body) if layers else None
-    return FixedPlan(layout=layout, assignment=assignment, violations=violations)
+    placed = groups_in_order(mesh, cluster)
+    return FixedPlan(
+        layout=layout,
+        assignment=assignment,
+        node_groups=placed.node_groups,
+        violations=(*violations, *placed.violations),
+    )
 
 
 def in_classes(layers: Sequence[int], body: Body) -> Assignment:
@@ -122,20 +135,20 @@ def _short_batch(short: ShortPlan, mesh: Mesh, setting: Setting) -> Batch:
     )
 
 
-def _short_mesh(short: ShortPlan, setting: Setting) -> Mesh:
-    model_parallel = short.tensor_parallel * short.context_parallel * short.pipeline_parallel
-    data_parallel = short.data_parallel
-    if data_parallel is None:
-        data_parallel = max(setting.cluster.num_devices // max(model_parallel, 1), 1)
+def _short_mesh(short: ShortPlan, setting: Setting, cluster: Cluster) -> Mesh:
     known = {name: value for name, value in short.extra.items() if name in Mesh.__dataclass_fields__}
-    return Mesh(
-        data_parallel=data_parallel,
+    mesh = Mesh(
         tensor_parallel=short.tensor_parallel,
         context_parallel=short.context_parallel,
         pipeline_parallel=short.pipeline_parallel,
         expert_parallel=short.expert_parallel,
         sequence_parallel=_short_sequence_parallel(short, setting) and short.tensor_parallel > 1,
         **known,  # type: ignore[arg-type]  # the wire has checked names and types
+    )
+    data_parallel = short.data_parallel
+    return replace(
+        mesh,
+        data_parallel=largest_data_parallel(mesh, cluster) if data_parallel is None else data_parallel,
     )
 
 

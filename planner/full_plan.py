@@ -6,25 +6,22 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from planner.cost.geometry import stage_devices
 from planner.cost.pipeline import Assignment
 from planner.errors import InvalidRequest
 from planner.expansion import FixedPlan, with_modules
 from planner.framework import Framework
 from planner.job import Loss
 from planner.legality import Setting
+from planner.placement import NodeGroups, placed_groups, stage_placement
 from planner.reference_layers import with_reference_layers, without_reference_layers
 from planner.strategy import (
     Chunk,
-    DeviceRange,
     LayerOffload,
     LayerRange,
     Layout,
-    Mesh,
     Recompute,
     RecomputeMode,
     Stage,
-    StagePlacement,
     TrainingPlan,
     Violation,
 )
@@ -60,11 +57,16 @@ def read_full_plan(plan: TrainingPlan, setting: Setting) -> FixedPlan:
         sharding=plan.sharding,
         recompute=options,
     )
+    placed = placed_groups(plan, setting.cluster)
     violations = tuple(_chain_violations(plan, chunks, setting.body))
     if violations:
-        return FixedPlan(layout=layout, assignment=None, violations=violations)
-    assignment = tuple(_counts(chunk, counted, options, setting) for chunk in chunks)
-    return FixedPlan(layout=layout, assignment=assignment)
+        return FixedPlan(layout=layout, assignment=None, violations=(*violations, *placed.violations))
+    return FixedPlan(
+        layout=layout,
+        assignment=tuple(_counts(chunk, counted, options, setting) for chunk in chunks),
+        node_groups=placed.node_groups,
+        violations=placed.violations,
+    )
 
 
 def _counted_places(body: Body) -> dict[tuple[str, int], int]:
@@ -174,13 +176,18 @@ def _layer_name(entry: tuple[str, int] | None) -> str:
 # --- writing -----------------------------------------------------------------------------------
 
 
-def full_plan(layout: Layout, assignment: Assignment, setting: Setting) -> TrainingPlan:
+def full_plan(
+    layout: Layout, assignment: Assignment, setting: Setting, *, node_groups: NodeGroups = ()
+) -> TrainingPlan:
     """Return the full form of a layout and an assignment of layers.
+
+    ``node_groups`` names that of each stage; without it all are on the first one.
 
     Within a chunk the most recomputed layers of a class come first: equal layers cost the same in any
     order, and this one is canonical.
     """
     stages = layout.mesh.pipeline_parallel
+    groups = node_groups or setting.cluster.group_names[:1] * stages
     chunks = _chunk_ranges(layout, assignment, setting.body)
     plan = TrainingPlan(
         mesh=layout.mesh,
@@ -190,7 +197,7 @@ def full_plan(layout: Layout, assignment: Assignment, setting: Setting) -> Train
         stages=tuple(
             Stage(
                 stage=stage,
-                placement=(_placement(layout.mesh, stage, setting),),
+                placement=(stage_placement(layout.mesh, stage, groups),),
                 chunks=tuple(
                     Chunk(virtual_stage=turn, layers=chunks[turn * stages + stage])
                     for turn in range(layout.schedule.virtual_stages)
@@ -200,19 +207,6 @@ def full_plan(layout: Layout, assignment: Assignment, setting: Setting) -> Train
         ),
     )
     return with_reference_layers(plan) if setting.job.loss is Loss.DPO else plan
-
-
-def _placement(mesh: Mesh, stage: int, setting: Setting) -> StagePlacement:
-    return StagePlacement(
-        node_group=setting.cluster.node_groups[0].name,
-        devices=tuple(
-            DeviceRange(first=first, count=count, stride=stride)
-            for first, count, stride in stage_devices(mesh, stage)
-        ),
-        data_parallel=mesh.data_parallel,
-        tensor_parallel=mesh.tensor_parallel,
-        context_parallel=mesh.context_parallel,
-    )
 
 
 def _chain_places(body: Body) -> list[tuple[str, int]]:

@@ -4,15 +4,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from planner.cluster import Cluster, NodeGroup
-from planner.cluster_presets import cluster_from_preset, cluster_preset_names
+from planner.cluster import Cluster
 from planner.cost.model import CostModel
+from planner.cost.pipeline import Assignment
+from planner.cost.placed_layout import place_on_groups
 from planner.errors import InvalidRequest
 from planner.expansion import FixedPlan, expand_short_plan
 from planner.explanation import explain, memory_warnings, provenance_warnings, training_warnings
 from planner.full_plan import full_plan, read_full_plan
+from planner.growth import grown_cluster
 from planner.job import Constraints, Job, Precision, SolverLimits
 from planner.legality import Setting, layout_violations
+from planner.placement import named_group
 from planner.plan import (
     Alternative,
     NearestFit,
@@ -23,7 +26,7 @@ from planner.plan import (
     TimelineEvent,
     UsedProfile,
 )
-from planner.prediction import play, predict, timeline
+from planner.prediction import PlayedPlan, play, play_placed, predict, timeline
 from planner.profile import Profile
 from planner.programs import traits_of
 from planner.search.best_first import Candidate, SearchOutcome, search
@@ -36,6 +39,8 @@ from planner.workload.layers import Workload
 from planner.workload.trainable import trained_workload
 
 MOST_ALTERNATIVES: Final = 3
+NODE_GROUP: Final = "node_group"
+"""The word by which a caller picks the node group to plan for."""
 LARGEST_GROWTH: Final = 64
 """How many times the devices a nearest fit may ask for."""
 
@@ -69,9 +74,8 @@ def plan_training(request: PlanRequest, *, progress: Callable[[Progress], None] 
 
     Raises InvalidRequest for fixed choices that nothing can satisfy.
     """
-    setting = _setting(request)
-    model = _cost_model(request, setting)
-    space = search_space(setting, request.constraints)
+    space = searched_space(request)
+    model = _cost_model(request, space.setting)
     outcome = search(space, model, request.solver, report=_reporter(progress))
     if outcome.total == 0 and (request.constraints.fixed or request.constraints.bounds):
         raise why_nothing_is_legal(space)
@@ -89,8 +93,8 @@ def evaluate_plan(request: PlanRequest, plan: TrainingPlan | ShortPlan) -> Resul
     violations = _violations(setting, fixed)
     if violations or fixed.assignment is None:
         return _result(request, Status.ILLEGAL, violations=violations)
-    prediction = predict(play(_cost_model(request, setting), fixed.layout, fixed.assignment))
-    written = full_plan(fixed.layout, fixed.assignment, setting)
+    prediction = predict(_played(request, setting, fixed, fixed.assignment))
+    written = full_plan(fixed.layout, fixed.assignment, setting, node_groups=fixed.node_groups)
     return _result(
         request,
         Status.FITS if prediction.fits else Status.DOES_NOT_FIT,
@@ -113,7 +117,19 @@ def plan_timeline(request: PlanRequest, plan: TrainingPlan) -> tuple[TimelineEve
     violations = _violations(setting, fixed)
     if violations or fixed.assignment is None:
         raise InvalidRequest(violations[0].rule, pointer=violations[0].pointer)
-    return timeline(play(_cost_model(request, setting), fixed.layout, fixed.assignment))
+    return timeline(_played(request, setting, fixed, fixed.assignment))
+
+
+def _played(request: PlanRequest, setting: Setting, fixed: FixedPlan, assignment: Assignment) -> PlayedPlan:
+    """Return one step of a legal plan, replayed with each stage on its node group."""
+    placed = place_on_groups(
+        fixed.layout,
+        fixed.node_groups,
+        setting=setting,
+        profiles=request.profiles,
+        memory_fraction=request.constraints.memory_fraction,
+    )
+    return play_placed(placed, fixed.layout, assignment)
 
 
 def _planned(
@@ -122,7 +138,8 @@ def _planned(
     played = play(model, best.layout, best.assignment)
     prediction = predict(played)
     plan = full_plan(best.layout, best.assignment, space.setting)
-    certificate = certify(outcome, best, dimensions=dimensions(space))
+    picked = {NODE_GROUP: "fixed by user"} if NODE_GROUP in request.constraints.fixed else {}
+    certificate = certify(outcome, best, dimensions=dimensions(space) | picked)
     alternatives = tuple(_alternatives(model, space, outcome, best))
     return _result(
         request,
@@ -182,33 +199,18 @@ def _nearest_fit(request: PlanRequest) -> NearestFit | None:
     """Return the least multiple (by doubling) of the devices on which a plan fits, with that plan."""
     factor = 2
     while factor <= LARGEST_GROWTH:
-        grown = _grown(request, factor)
-        if grown is None:
+        growth = grown_cluster(request.cluster, factor, group=_picked_group(request))
+        if growth is None:
             return None
-        setting = _setting(grown)
-        model = _cost_model(grown, setting)
-        outcome = search(
-            search_space(setting, grown.constraints), model, replace(grown.solver, relative_gap=1.0)
-        )
+        grown = replace(request, cluster=growth.cluster)
+        space = searched_space(grown)
+        model = _cost_model(grown, space.setting)
+        outcome = search(space, model, replace(grown.solver, relative_gap=1.0))
         if outcome.best is not None:
-            plan = full_plan(outcome.best.layout, outcome.best.assignment, setting)
-            return NearestFit(change={"/cluster/num_devices": grown.cluster.num_devices}, plan=plan)
+            plan = full_plan(outcome.best.layout, outcome.best.assignment, space.setting)
+            return NearestFit(change=growth.change, plan=plan)
         factor *= 2
     return None
-
-
-def _grown(request: PlanRequest, factor: int) -> PlanRequest | None:
-    """Return the request on ``factor`` times the nodes; None where no link joins more of them."""
-    group = request.cluster.node_groups[0]
-    devices = group.num_devices * factor
-    preset = request.cluster.name.split(":")[0]
-    if preset in cluster_preset_names():
-        return replace(request, cluster=cluster_from_preset(preset, devices))
-    if len(group.levels) < 2:  # noqa: PLR2004 - a second level joins nodes
-        return None
-    levels = (*group.levels[:-1], replace(group.levels[-1], devices=max(group.levels[-1].devices, devices)))
-    grown: NodeGroup = replace(group, num_nodes=group.num_nodes * factor, levels=levels)
-    return replace(request, cluster=replace(request.cluster, node_groups=(grown,)))
 
 
 def _reporter(
@@ -249,6 +251,36 @@ def _violations(setting: Setting, fixed: FixedPlan) -> tuple[Violation, ...]:
     return (*layout_violations(setting, fixed.layout), *fixed.violations)
 
 
+def searched_space(request: PlanRequest) -> Space:
+    """Return what a search decides: on one node group, which the caller picks where there are several."""
+    setting = _setting(request)
+    group = _picked_group(request)
+    others = {word: value for word, value in request.constraints.fixed.items() if word != NODE_GROUP}
+    return search_space(
+        replace(setting, cluster=request.cluster.only(group)), replace(request.constraints, fixed=others)
+    )
+
+
+def _picked_group(request: PlanRequest) -> str:
+    """Return the node group to search on.
+
+    Raises InvalidRequest for several groups of which none is fixed, and UnknownName for one that is not
+    there.
+    """
+    name, names = request.constraints.fixed.get(NODE_GROUP), request.cluster.group_names
+    if name is None and len(names) > 1:
+        raise InvalidRequest(
+            f"the node groups {', '.join(names)} cannot be searched together yet: pick one, as in "
+            f'{{"constraints": {{"fixed": {{"{NODE_GROUP}": "{names[0]}"}}}}}} or --fix '
+            f"{NODE_GROUP}={names[0]}; a plan over all of them can be evaluated",
+            pointer="/cluster/node_groups",
+            nearest_legal=names,
+        )
+    wanted = None if name is None else str(name)
+    pointer = f"/constraints/fixed/{NODE_GROUP}"
+    return named_group(request.cluster, wanted, pointer=pointer).group_names[0]
+
+
 def _setting(request: PlanRequest) -> Setting:
     framework = traits_of(request.job.framework, request.job.framework_version)
     precision = request.job.precision
@@ -263,16 +295,10 @@ def _setting(request: PlanRequest) -> Setting:
 
 
 def _cost_model(request: PlanRequest, setting: Setting) -> CostModel:
-    if len(request.cluster.node_groups) > 1:
-        names = tuple(group.name for group in request.cluster.node_groups)
-        raise InvalidRequest(
-            "node groups of several kinds cannot be planned together yet; pick one of them",
-            pointer="/cluster/node_groups",
-            nearest_legal=names,
-        )
+    """Return the cost model of the one node group of a search."""
     return CostModel(
         setting=setting,
-        group=request.cluster.node_groups[0],
+        group=setting.cluster.node_groups[0],
         profiles=request.profiles,
         memory_fraction=request.constraints.memory_fraction,
     )

@@ -5,13 +5,16 @@ from dataclasses import dataclass
 from math import hypot, sqrt
 from typing import Final
 
+from planner.cluster import NodeGroup
 from planner.cost.layer import model_flops
 from planner.cost.memory import StateBytes
 from planner.cost.model import CostModel, LayoutCosts, PartCost
-from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs
+from planner.cost.pipeline import Assignment, PipelineProblem
+from planner.cost.placed_layout import PlacedLayout, place
 from planner.cost.replay import Replay, gather_floor_ns, occupied_ns, replay, transfer_after_ns
 from planner.cost.schedules import Moment, memory_moments, stage_orders
 from planner.cost.tally import NOTHING, Cause, Tally, total
+from planner.legality import Setting
 from planner.plan import (
     HostMemory,
     MemoryBreakdown,
@@ -23,7 +26,7 @@ from planner.plan import (
 )
 from planner.profile import Provenance
 from planner.strategy import Layout
-from planner.units import NANOSECONDS_PER_SECOND, Seconds
+from planner.units import NANOSECONDS_PER_SECOND, FlopsPerSecond, Seconds
 
 STANDARD_DEVIATIONS: Final = 1.2816
 """Half width of an 80 % interval of a normal distribution."""
@@ -35,36 +38,50 @@ MODEL_ERROR: Final = 0.04
 class PlayedPlan:
     """A plan with everything that its prediction is read from."""
 
-    model: CostModel
     layout: Layout
     assignment: Assignment
-    problem: PipelineProblem
-    costs: LayoutCosts
+    placed: PlacedLayout
     played: Replay
+
+    @property
+    def problem(self) -> PipelineProblem:
+        """What was replayed."""
+        return self.placed.problem
+
+    @property
+    def setting(self) -> Setting:
+        """What the plan trains, and how."""
+        return self.placed.stages[0].model.setting
+
+    def costs(self, stage: int) -> LayoutCosts:
+        """Return the figures of a stage on its node group."""
+        return self.placed.stages[stage].costs
+
+    def group(self, stage: int) -> NodeGroup:
+        """Return the node group of a stage."""
+        return self.placed.stages[stage].model.group
 
 
 def play(model: CostModel, layout: Layout, assignment: Assignment) -> PlayedPlan:
-    """Price a layout and replay one step of it."""
-    problem = model.problem(layout)
-    return PlayedPlan(
-        model=model,
-        layout=layout,
-        assignment=assignment,
-        problem=problem,
-        costs=model.costs(layout),
-        played=replay(problem, chunk_costs(problem, assignment)),
-    )
+    """Price a layout on one node group and replay one step of it."""
+    return play_placed(place(model, layout), layout, assignment)
+
+
+def play_placed(placed: PlacedLayout, layout: Layout, assignment: Assignment) -> PlayedPlan:
+    """Replay one step of a layout that is priced where its stages sit."""
+    played = replay(placed.problem, placed.chunk_costs(assignment))
+    return PlayedPlan(layout=layout, assignment=assignment, placed=placed, played=played)
 
 
 def predict(plan: PlayedPlan) -> Prediction:
     """Return the prediction of a played plan."""
     seconds = plan.played.makespan_ns / NANOSECONDS_PER_SECOND
-    job, devices = plan.model.setting.job, plan.layout.mesh.world_size
+    job, devices = plan.setting.job, plan.layout.mesh.world_size
     busy = _busiest_stage(plan)
     parts = _stage_tally(plan, busy)
     memory = tuple(_stage_memory(plan, stage) for stage in range(plan.problem.shape.num_stages))
     flops = model_flops(
-        [(run.layer, run.count) for run in plan.model.setting.workload.runs],
+        [(run.layer, run.count) for run in plan.setting.workload.runs],
         sequence_length=job.sequence_length or 1,
         samples=job.global_batch_size,
     )
@@ -78,7 +95,7 @@ def predict(plan: PlayedPlan) -> Prediction:
         tokens_per_second=tokens,
         tokens_per_second_per_device=tokens / devices if tokens else None,
         model_flops_per_second_per_device=rate,
-        mfu=rate / plan.model.peak_flops_per_second,
+        mfu=rate / _mean_peak(plan),
         breakdown_seconds=_breakdown(plan, busy, parts),
         memory=memory,
         host=_host_memory(plan),
@@ -87,17 +104,24 @@ def predict(plan: PlayedPlan) -> Prediction:
     )
 
 
+def _mean_peak(plan: PlayedPlan) -> FlopsPerSecond:
+    """Return the peak of a device, on average over the stages: they have equally many devices."""
+    peaks = [stage.model.peak_flops_per_second for stage in plan.placed.stages]
+    return sum(peaks) / len(peaks)
+
+
 # --- time --------------------------------------------------------------------------------------
 
 
 def _part_counts(plan: PlayedPlan, stage: int) -> list[tuple[PartCost, int]]:
     """Return the parts on a stage and how many of each: layers by option, and the chain's ends."""
     chunks = range(stage, plan.problem.shape.num_chunks, plan.problem.shape.num_stages)
+    costs = plan.costs(stage)
     counted = [
         (part, sum(plan.assignment[chunk][option] for chunk in chunks))
-        for option, part in enumerate(plan.costs.layers)
+        for option, part in enumerate(costs.layers)
     ]
-    ends = [(plan.costs.first, 0 in chunks), (plan.costs.last, plan.problem.shape.num_chunks - 1 in chunks)]
+    ends = [(costs.first, 0 in chunks), (costs.last, plan.problem.shape.num_chunks - 1 in chunks)]
     return [*counted, *((part, int(present)) for part, present in ends)]
 
 
@@ -113,20 +137,23 @@ def _stage_tally(plan: PlayedPlan, stage: int) -> Tally:
             cost.optimizer.times(count),
         )
     ]
-    between = plan.costs.between_passes.times(2 * passes * plan.problem.shape.virtual_stages)
-    return total((*work, between, plan.costs.barrier, _blocking_transfers(plan, stage)))
+    between = plan.costs(stage).between_passes.times(2 * passes * plan.problem.shape.virtual_stages)
+    return total((*work, between, plan.placed.barrier, _blocking_transfers(plan, stage)))
 
 
 def _blocking_transfers(plan: PlayedPlan, stage: int) -> Tally:
     if not plan.problem.transfer_blocks or not plan.problem.transfer_ns:
         return NOTHING
     chunks = range(stage, plan.problem.shape.num_chunks, plan.problem.shape.num_stages)
-    sends = sum(
-        transfer_after_ns(plan.problem, chunk, backward=backward) > 0
-        for chunk in chunks
-        for backward in (False, True)
+    placed, passes = plan.placed.stages[stage], plan.problem.shape.num_micro_batches
+    ways = ((placed.to_next, False), (placed.to_previous, True))
+    return total(
+        way.times(passes * _num_sends(plan.problem, chunks, backward=backward)) for way, backward in ways
     )
-    return plan.costs.transfer.times(sends * plan.problem.shape.num_micro_batches)
+
+
+def _num_sends(problem: PipelineProblem, chunks: range, *, backward: bool) -> int:
+    return sum(transfer_after_ns(problem, chunk, backward=backward) > 0 for chunk in chunks)
 
 
 def _busiest_stage(plan: PlayedPlan) -> int:
@@ -205,14 +232,14 @@ def _stage_memory(plan: PlayedPlan, stage: int) -> StageMemory:
     transient = breakdown.activations + breakdown.logits + breakdown.buffers
     states = breakdown.parameters + breakdown.gradients + breakdown.optimizer
     peak = states + transient + breakdown.framework
-    footprint = plan.model.setting.framework.footprint
+    footprint = plan.setting.framework.footprint
     width = STANDARD_DEVIATIONS * hypot(
         footprint.state_error * states, footprint.transient_error * (transient + breakdown.framework)
     )
-    capacity = plan.costs.capacity_bytes
+    capacity = plan.costs(stage).capacity_bytes
     return StageMemory(
         stage=stage,
-        node_group=plan.model.group.name,
+        node_group=plan.group(stage).name,
         peak_bytes=peak,
         peak_allocated_bytes=states + transient,
         capacity_bytes=capacity,
@@ -232,7 +259,8 @@ def _memory_breakdown(plan: PlayedPlan, stage: int) -> MemoryBreakdown:
     all_saved = sum(count * size for count, size in zip(moment.saved, saved, strict=True))
     all_logits = sum(count * size for count, size in zip(moment.saved, logits, strict=True))
     working = max((part.working_bytes for part, count in own[moment.turn] if count), default=0.0)
-    buffers = plan.costs.buffer_bytes + (working if moment.backward else 0.0)
+    costs = plan.costs(stage)
+    buffers = costs.buffer_bytes + (working if moment.backward else 0.0)
     states = _states(plan, stage)
     return MemoryBreakdown(
         parameters=states.parameters,
@@ -241,7 +269,7 @@ def _memory_breakdown(plan: PlayedPlan, stage: int) -> MemoryBreakdown:
         activations=all_saved - all_logits,
         logits=all_logits,
         buffers=buffers,
-        framework=plan.costs.base_bytes + plan.costs.fragmentation_fraction * (all_saved + buffers),
+        framework=costs.base_bytes + costs.fragmentation_fraction * (all_saved + buffers),
     )
 
 
@@ -253,12 +281,12 @@ def _moment_bytes(plan: PlayedPlan, stage: int, moment: Moment) -> int:
 
 def _chunk_parts(plan: PlayedPlan, stage: int) -> list[list[tuple[PartCost, int]]]:
     """Return parts and counts of each chunk of a stage."""
-    shape = plan.problem.shape
+    shape, costs = plan.problem.shape, plan.costs(stage)
     own: list[list[tuple[PartCost, int]]] = []
     for chunk in range(stage, shape.num_chunks, shape.num_stages):
-        parts = list(zip(plan.costs.layers, plan.assignment[chunk], strict=True))
-        parts += [(plan.costs.first, 1)] if chunk == 0 else []
-        parts += [(plan.costs.last, 1)] if chunk == shape.num_chunks - 1 else []
+        parts = list(zip(costs.layers, plan.assignment[chunk], strict=True))
+        parts += [(costs.first, 1)] if chunk == 0 else []
+        parts += [(costs.last, 1)] if chunk == shape.num_chunks - 1 else []
         own.append(parts)
     return own
 
@@ -272,17 +300,17 @@ def _states(plan: PlayedPlan, stage: int) -> StateBytes:
 
 
 def _host_memory(plan: PlayedPlan) -> tuple[HostMemory, ...]:
-    """Return the host's share: nothing is kept there as long as nothing is offloaded."""
-    host = plan.model.group.host
-    capacity = host.memory_bytes if host else 0.0
-    return (
+    """Return the share of each group's hosts: nothing is kept there as long as nothing is offloaded."""
+    groups = {stage.model.group.name: stage.model.group for stage in plan.placed.stages}
+    return tuple(
         HostMemory(
-            node_group=plan.model.group.name,
+            node_group=group.name,
             memory_bytes=0.0,
-            capacity_bytes=capacity,
+            capacity_bytes=group.host.memory_bytes if group.host else 0.0,
             nvme_bytes_per_node=0.0,
             fits=True,
-        ),
+        )
+        for group in groups.values()
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.cluster import Device, NodeGroup
-from planner.cluster_presets import cluster_from_preset, cluster_preset_document, cluster_preset_names
+from planner.cluster_presets import cluster_from_preset, cluster_preset_document, system_names
 from planner.cost.leave_one_device_out import leave_one_device_out
 from planner.cost.leave_one_out import LeftOut, leave_one_out
 from planner.devices import device_by_name, device_names
@@ -50,7 +50,7 @@ def check_profile(profile: Profile, *, others: Sequence[Profile] | None = None) 
 def _node_of(profile: Profile) -> NodeGroup | None:
     """Return a node of the system that a profile is named after, else of one with its device."""
     system = profile.name.partition("/")[0]
-    names = sorted(cluster_preset_names(), key=lambda name: name != system)
+    names = sorted(system_names(), key=lambda name: name != system)
     for name in names:
         document = cluster_preset_document(name)
         if document["device"] == profile.device:

@@ -212,6 +212,7 @@ class ShortPlan:
     sharding: Sharding | None = None
     recompute: Recompute | None = None
     layers_per_stage: tuple[int, ...] | None = None
+    node_group: str | None = None
     offload: Mapping[str, float] = field(default_factory=dict)
     extra: Mapping[str, object] = field(default_factory=dict)
 

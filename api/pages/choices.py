@@ -8,7 +8,7 @@ from itertools import groupby
 from api.pages.quantities import parameters
 from api.pages.request_summary import words
 from api.schemas.constraints import Technique
-from planner.cluster_presets import cluster_preset_document, cluster_preset_names
+from planner.cluster_presets import cluster_preset_document, cluster_preset_names, systems_of
 from planner.frameworks import FRAMEWORKS
 from planner.job import Precision
 from planner.optimizers import OPTIMIZERS
@@ -81,5 +81,5 @@ def _family(name: str) -> str:
 
 
 def _devices(name: str) -> str:
-    document = cluster_preset_document(name)
-    return f"{document['device']}, {document['devices_per_node']} per node"
+    systems = [cluster_preset_document(system) for system in systems_of(name)]
+    return " + ".join(f"{system['device']}, {system['devices_per_node']} per node" for system in systems)

@@ -75,6 +75,11 @@ class ClusterDocument(InputDocument):
                     "should join two of the node groups: {names}",
                     {"names": ", ".join(names), "field": "between_groups"},
                 )
+        joined = [frozenset(link.groups) for link in self.between_groups]
+        if len(set(joined)) < len(joined):
+            raise PydanticCustomError(
+                "between_groups", "should join two node groups once", {"field": "between_groups"}
+            )
         return self
 
     @classmethod

@@ -101,6 +101,12 @@ class FlatChoices(InputDocument):
     experts: ShardingDocument | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
     recompute: ShortRecompute | None = None
     layers_per_stage: tuple[LayerIndex, ...] | None = None
+    node_group: Name | None = Field(
+        default=None,
+        description="The one node group that all stages sit on. A search on a cluster of several needs it; "
+        "an evaluation without it puts stages on the groups in their order, as many as its devices hold.",
+        json_schema_extra=EXPERIMENTAL,
+    )
     offload: ShortOffloadDocument | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
 
     @model_validator(mode="after")
@@ -157,6 +163,7 @@ class ShortPlanDocument(FlatChoices):
                 "sharding": _wire_value(plan.sharding),
                 "recompute": _wire_value(plan.recompute),
                 "layers_per_stage": plan.layers_per_stage,
+                "node_group": plan.node_group,
                 "offload": dict(plan.offload) or None,
             }
             | {word: _wire_value(value) for word, value in plan.extra.items()}
@@ -179,6 +186,7 @@ class ShortPlanDocument(FlatChoices):
             sharding=chosen.pop("sharding", None),
             recompute=chosen.pop("recompute", None),
             layers_per_stage=chosen.pop("layers_per_stage", None),
+            node_group=chosen.pop("node_group", None),
             offload=chosen.pop("offload", {}),
             extra=chosen,
         )

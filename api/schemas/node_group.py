@@ -1,5 +1,6 @@
 """The machines of one kind on the wire: their devices, links, hosts and drives."""
 
+from math import prod
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -22,6 +23,8 @@ from planner.cluster import Device, Host, Level, NodeGroup, Nvme, Topology
 from planner.devices import device_by_name
 
 MAX_OVERSUBSCRIPTION = 1e4
+MAX_DIMENSIONS = 6
+"""Of a torus: the network with the most of them so far, Tofu, has six."""
 
 Oversubscription = Annotated[float, Number, Field(ge=1, le=MAX_OVERSUBSCRIPTION, allow_inf_nan=False)]
 KnownTopology = Annotated[Topology, one_of(Topology)]
@@ -39,8 +42,28 @@ class LevelDocument(InputDocument):
     devices_per_link: DeviceCount = Field(
         default=1, description="A device whose neighbours on the link are silent may use their share."
     )
-    topology: KnownTopology = Field(default=Topology.SWITCH, json_schema_extra=EXPERIMENTAL)
-    shape: tuple[DeviceCount, ...] | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
+    topology: KnownTopology = Field(
+        default=Topology.SWITCH,
+        description="How the domains of the level below are joined. A mesh without a shape has a link "
+        "between any two of them, with a shape it is a grid.",
+        json_schema_extra=EXPERIMENTAL,
+    )
+    shape: Annotated[tuple[DeviceCount, ...], Field(min_length=1, max_length=MAX_DIMENSIONS)] | None = Field(
+        default=None,
+        description="Extents of a ring, grid or torus, the dimension numbered fastest first.",
+        json_schema_extra=EXPERIMENTAL,
+    )
+
+    @model_validator(mode="after")
+    def _shape_is_of_the_topology(self) -> Self:
+        """Refuse a torus without a shape, and a shape that the topology cannot have."""
+        if self.topology is Topology.TORUS and self.shape is None:
+            raise PydanticCustomError("shape", "of a torus is missing", {"field": "shape"})
+        if self.shape is not None and self.topology is Topology.SWITCH:
+            raise PydanticCustomError("shape", "is for a ring, mesh or torus", {"field": "shape"})
+        if self.topology is Topology.RING and self.shape is not None and len(self.shape) > 1:
+            raise PydanticCustomError("shape", "of a ring should have one extent", {"field": "shape"})
+        return self
 
     @classmethod
     def from_level(cls, level: Level) -> Self:
@@ -148,6 +171,18 @@ class NodeGroupDocument(InputDocument):
                     "levels",
                     "should nest, innermost first: {name} joins {devices} devices, the one inside {inner}",
                     {"name": level.name, "devices": level.devices, "inner": inner, "field": "levels"},
+                )
+            if level.shape is not None and prod(level.shape) not in {level.devices, level.devices // inner}:
+                raise PydanticCustomError(
+                    "shape",
+                    "of {name} holds {held}, not its {devices} devices or the {domains} domains inside it",
+                    {
+                        "name": level.name,
+                        "held": prod(level.shape),
+                        "devices": level.devices,
+                        "domains": level.devices // inner,
+                        "field": "levels",
+                    },
                 )
             inner = level.devices
         num_devices = self.num_nodes * self.devices_per_node

@@ -10,8 +10,6 @@ EVERY: Final = "*"
 """A step of a path that stands for every field of an object, or every entry of a list."""
 
 SUPPORTED: Final[Mapping[str, tuple[object, ...]]] = {
-    "/cluster/between_groups": ([],),
-    "/cluster/node_groups/*/levels/*/topology": ("switch",),
     "/job/compile": (None, False),
     "/job/sequence_lengths": (None,),
     "/objective/minimize": ("step_time",),
@@ -46,10 +44,6 @@ def refuse_unsupported(request: Mapping[str, Any]) -> None:
                 raise InvalidRequest(
                     f"{name} may only be {words} so far", pointer=pointer, nearest_legal=supported
                 )
-    if len(request["cluster"].get("node_groups") or ()) > 1:
-        raise InvalidRequest(
-            "clusters of several node groups cannot be planned yet: name one", pointer="/cluster/node_groups"
-        )
 
 
 def _values_at(here: Any, path: Sequence[str], pointer: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401

@@ -1,11 +1,13 @@
 """Everything that the ranks of a mesh send each other, timed on a node group's links."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from planner.cluster import NodeGroup
 from planner.cost.collective import CollectiveCosts
 from planner.cost.geometry import axis_stride, expert_replica_stride, replica_stride
+from planner.cost.group_bridge import GroupBridge
 from planner.cost.group_shape import GroupShape, group_shape
 from planner.cost.tally import NOTHING, Cause, Family, Tally, booked
 from planner.profile import Estimate
@@ -26,18 +28,18 @@ STEP_AXES: Final = (
 """Axes with a communicator of their own."""
 
 
+def num_communicators(mesh: Mesh) -> int:
+    """Return how many groups of more than one rank a rank of a mesh is in."""
+    return sum(getattr(mesh, axis) > 1 for axis in STEP_AXES)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeshLinks:
-    """The communication of one mesh."""
+    """The communication of one mesh, or of the stages of one that sit on this node group."""
 
     group: NodeGroup
     collectives: CollectiveCosts
     mesh: Mesh
-
-    @property
-    def num_communicators(self) -> int:
-        """How many groups of more than one rank a rank is in."""
-        return sum(getattr(self.mesh, axis) > 1 for axis in STEP_AXES)
 
     def layer_collective(self, op: CollectivePass) -> Estimate:
         """Return the time of a collective inside a layer, over the ranks of its axis."""
@@ -69,12 +71,21 @@ class MeshLinks:
         """
         if self.mesh.pipeline_parallel == 1:
             return NOTHING
+        return self._between_stages(payload, scattered=scattered, send=self._send)
+
+    def from_other_group(self, payload: Bytes, *, scattered: bool, bridge: GroupBridge) -> Tally:
+        """Return one activation's way from a stage on another node group; scattered as in one."""
+        return self._between_stages(payload, scattered=scattered, send=bridge.send)
+
+    def _between_stages(self, payload: Bytes, *, scattered: bool, send: Callable[[Bytes], Tally]) -> Tally:
         ranks = self.mesh.tensor_parallel
-        if scattered and ranks > 1:
-            group = group_shape(self.group, size=ranks, stride=axis_stride(self.mesh, "tensor_parallel"))
-            gather = self.collectives.seconds(Collective.ALL_GATHER, payload_bytes=payload, shape=group)
-            share = self.to_next_stage(payload / ranks, scattered=False)
-            return share + booked(gather, cause=Cause.PIPELINE, family=Family.COLLECTIVE)
+        if not scattered or ranks == 1:
+            return send(payload)
+        group = group_shape(self.group, size=ranks, stride=axis_stride(self.mesh, "tensor_parallel"))
+        gather = self.collectives.seconds(Collective.ALL_GATHER, payload_bytes=payload, shape=group)
+        return send(payload / ranks) + booked(gather, cause=Cause.PIPELINE, family=Family.COLLECTIVE)
+
+    def _send(self, payload: Bytes) -> Tally:
         shape = self._neighbours(self.mesh.pipeline_parallel, axis_stride(self.mesh, "pipeline_parallel"))
         estimate = self.collectives.seconds(Collective.SEND_RECEIVE, payload_bytes=payload, shape=shape)
         return booked(estimate, cause=Cause.PIPELINE, family=Family.COLLECTIVE)

@@ -15,13 +15,14 @@ from planner.cost.collective import CollectiveCosts
 from planner.cost.compute import KernelCosts
 from planner.cost.data_parallel import GroupClock, ReplicaCosts
 from planner.cost.geometry import EXPERT_AXES, axis_stride, expert_replica_stride, replica_stride
+from planner.cost.group_bridge import GroupBridge
 from planner.cost.layer import LayerClock, LayerCost, LayerPasses
 from planner.cost.memory import (
     StateBytes,
     buffer_bytes,
     framework_bytes,
 )
-from planner.cost.mesh_links import MeshLinks
+from planner.cost.mesh_links import MeshLinks, num_communicators
 from planner.cost.pipeline import FixedPart, LayerClass, LayerOption, PipelineProblem
 from planner.cost.schedules import PipelineShape
 from planner.cost.states import StateCosts
@@ -112,6 +113,12 @@ class Ground:
     between_passes: Tally
     barrier: Tally
     tied: Tally
+    activation_bytes: Bytes
+    """What one rank hands to the next stage."""
+    scatters: bool
+    """Whether each tensor-parallel rank sends its share of that alone."""
+    tied_bytes: Bytes
+    """Gradients that the first and the last stage add up."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -122,6 +129,8 @@ class CostModel:
     group: NodeGroup
     profiles: Sequence[Profile]
     memory_fraction: float
+    num_stages: int | None = None
+    """How many of a plan's stages sit on this group where the rest sits on others; None means all."""
     _passes: dict[tuple[int, ...], Mapping[Member, tuple[LayerPasses, ...]]] = field(
         default_factory=dict, init=False
     )
@@ -221,6 +230,7 @@ class CostModel:
         first = self._part("first", Recompute(), ground, replicas)
         last = self._part("last", Recompute(), ground, replicas)
         parts = (*layers, first, last)
+        footprint = self.setting.framework.footprint
         return LayoutCosts(
             layers=layers,
             first=first,
@@ -229,10 +239,8 @@ class CostModel:
             transfer=ground.transfer,
             barrier=ground.barrier,
             tied=ground.tied,
-            base_bytes=framework_bytes(
-                num_groups=ground.links.num_communicators, footprint=self.setting.framework.footprint
-            ),
-            buffer_bytes=self.setting.framework.footprint.buffer_bytes
+            base_bytes=framework_bytes(num_groups=num_communicators(layout.mesh), footprint=footprint),
+            buffer_bytes=footprint.buffer_bytes
             + buffer_bytes(
                 gathered_bytes=max(part.gathered_bytes for part in parts),
                 trained_parameters=max(part.trained_parameters for part in parts),
@@ -240,7 +248,7 @@ class CostModel:
                 sharding=layout.sharding,
             ),
             capacity_bytes=self.group.device.memory_bytes,
-            fragmentation_fraction=self.setting.framework.footprint.fragmentation_fraction,
+            fragmentation_fraction=footprint.fragmentation_fraction,
         )
 
     def cut(self, mesh: Mesh, micro_batch_size: int) -> Cut:
@@ -273,8 +281,8 @@ class CostModel:
 
     def _make_ground(self, mesh: Mesh, micro_batch_size: int) -> Ground:
         cut = self.cut(mesh, micro_batch_size)
-        links = MeshLinks(group=self.group, collectives=self.collectives, mesh=mesh)
-        key = _cut_key(mesh, micro_batch_size)
+        links = MeshLinks(group=self.group, collectives=self.collectives, mesh=self._here(mesh))
+        key = _cut_key(links.mesh, micro_batch_size)
         tied = self._tied_parameters(cut) if mesh.pipeline_parallel > 1 else {}
         activation = max(unit[-1].output_bytes(cut) for unit in self.setting.body.classes)
         scatters = self.setting.framework.scatters_transfers and not mesh.sequence_parallel
@@ -293,6 +301,20 @@ class CostModel:
             )
             + links.gradient_norm(),
             tied=links.between_ends(tied_bytes),
+            activation_bytes=activation,
+            scatters=scatters,
+            tied_bytes=tied_bytes,
+        )
+
+    def _here(self, mesh: Mesh) -> Mesh:
+        """Return the part of a mesh that sits on this group: all of its ranks, or some of its stages."""
+        return mesh if self.num_stages is None else replace(mesh, pipeline_parallel=self.num_stages)
+
+    def from_other_group(self, mesh: Mesh, micro_batch_size: int, bridge: GroupBridge) -> Tally:
+        """Return one activation's way from a stage on another node group to one on this group."""
+        ground = self.ground(mesh, micro_batch_size)
+        return ground.links.from_other_group(
+            ground.activation_bytes, scattered=ground.scatters, bridge=bridge
         )
 
     def _tied_parameters(self, cut: Cut) -> Mapping[Member, int]:
@@ -426,7 +448,7 @@ class CostModel:
         )
 
     def _replica_costs(self, layout: Layout, links: MeshLinks) -> "_Replicas":
-        mesh, sharding = layout.mesh, layout.sharding
+        mesh, sharding = links.mesh, layout.sharding
         dense = self._replicas_of(links.between_replicas, mesh.replicas, sharding)
         if mesh.expert_replicas == mesh.replicas and sharding.experts is None:
             return _Replicas(dense=dense, experts=dense, key=_sharding_key(mesh, sharding))

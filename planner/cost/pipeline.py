@@ -77,7 +77,8 @@ class PipelineProblem:
     has as many options. ``every`` rides on each chunk, ``first`` and ``last`` on the first and the last
     one.
 
-    ``transfer_ns`` is one activation's way to the next stage; a blocking transfer occupies its
+    ``transfer_ns`` is one activation's way to the next stage, ``boundaries_ns`` that from each stage to
+    the one after it (from the last to the first) where they differ; a blocking transfer occupies its
     sender. ``gather_bucket_ns`` and ``reduce_bucket_ns`` are the parts of a gather before its first
     use, and of a reduction after the last gradient, that nothing can hide. ``barrier_ns`` is paid
     once by every stage (gradient norm, step overhead). ``tied_ns`` joins the first and last stage at
@@ -103,6 +104,7 @@ class PipelineProblem:
     limit_bytes: int
     empty_ends: bool
     """Whether a chunk that holds the embedding or the head may hold no counted layer."""
+    boundaries_ns: tuple[int, ...] = ()
 
     @property
     def num_layers(self) -> int:
@@ -190,10 +192,11 @@ class ChunkCosts:
 
 def chunk_costs(problem: PipelineProblem, assignment: Assignment) -> tuple[ChunkCosts, ...]:
     """Return the costs of every chunk, in chunk order."""
-    return tuple(_chunk_costs(problem, chunk, counts) for chunk, counts in enumerate(assignment))
+    return tuple(costs_of_chunk(problem, chunk, counts) for chunk, counts in enumerate(assignment))
 
 
-def _chunk_costs(problem: PipelineProblem, chunk: int, counts: Sequence[int]) -> ChunkCosts:
+def costs_of_chunk(problem: PipelineProblem, chunk: int, counts: Sequence[int]) -> ChunkCosts:
+    """Return the costs of one chunk whose layers run as ``counts`` says."""
     part = problem.fixed_part(chunk)
     ways = [(layers, option) for layers in problem.classes for option in layers.options]
     used = [(count, layers, option) for count, (layers, option) in zip(counts, ways, strict=True) if count]

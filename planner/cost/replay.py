@@ -76,8 +76,12 @@ def replay(problem: PipelineProblem, costs: Sequence[ChunkCosts]) -> Replay:
 
 def transfer_after_ns(problem: PipelineProblem, chunk: int, *, backward: bool) -> int:
     """Return the time that a chunk's output takes to the next stage; 0 where it goes nowhere."""
-    last = 0 if backward else problem.shape.num_chunks - 1
-    return 0 if chunk == last or problem.shape.num_stages == 1 else problem.transfer_ns
+    last, stages = 0 if backward else problem.shape.num_chunks - 1, problem.shape.num_stages
+    if chunk == last or stages == 1:
+        return 0
+    if not problem.boundaries_ns:
+        return problem.transfer_ns
+    return problem.boundaries_ns[(chunk - backward) % stages]
 
 
 def occupied_ns(problem: PipelineProblem, chunk: int, cost: ChunkCosts, *, backward: bool) -> int:

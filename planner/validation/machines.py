@@ -6,7 +6,7 @@ from functools import cache
 from typing import Final
 
 from planner.cluster import Cluster, NodeGroup
-from planner.cluster_presets import cluster_from_preset, cluster_preset_document, cluster_preset_names
+from planner.cluster_presets import cluster_from_preset, cluster_preset_document, system_names
 from planner.devices import device_facts, device_names
 from planner.units import GIBIBYTE
 from planner.validation.networks import network_level
@@ -75,7 +75,7 @@ def _memory_bytes(device: str) -> float:
 @cache
 def _systems_with(device: str) -> tuple[str, ...]:
     """Return the preset systems of a device."""
-    return tuple(name for name in cluster_preset_names() if cluster_preset_document(name)["device"] == device)
+    return tuple(name for name in system_names() if cluster_preset_document(name)["device"] == device)
 
 
 def _nearest_system(reader: Reader, device: str) -> str:

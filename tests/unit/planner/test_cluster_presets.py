@@ -11,6 +11,9 @@ from planner.cluster_presets import (
     cluster_from_preset,
     cluster_preset_document,
     cluster_preset_names,
+    smallest_whole,
+    system_names,
+    systems_of,
 )
 from planner.cost.collective import CollectiveCosts, group_shape
 from planner.errors import InvalidRequest, UnknownName
@@ -68,7 +71,7 @@ def test_every_figure_has_a_source_or_is_said_to_be_unconfirmed(preset: str) -> 
     assert document["title"]
 
 
-@pytest.mark.parametrize("preset", cluster_preset_names())
+@pytest.mark.parametrize("preset", system_names())
 @given(power=st.integers(1, 10))
 def test_whole_nodes_are_joined_by_levels_that_nest(preset: str, power: int) -> None:
     per_node = cluster_preset_document(preset)["devices_per_node"]
@@ -84,7 +87,7 @@ def test_whole_nodes_are_joined_by_levels_that_nest(preset: str, power: int) -> 
     assert all(level.shape is None or math.prod(level.shape) == level.devices for level in group.levels)
 
 
-@pytest.mark.parametrize("preset", cluster_preset_names())
+@pytest.mark.parametrize("preset", system_names())
 def test_every_system_can_be_priced(preset: str) -> None:
     per_node = cluster_preset_document(preset)["devices_per_node"]
     (group,) = cluster_from_preset(preset, 8 * per_node).node_groups
@@ -161,6 +164,31 @@ def test_a_part_of_a_node_is_one_smaller_node(num_devices: int) -> None:
 def test_a_number_that_fills_no_whole_nodes_is_refused(num_devices: int, nearest: tuple[int, ...]) -> None:
     with pytest.raises(InvalidRequest) as caught:
         cluster_from_preset("a100-sxm-80gb", num_devices)
+    assert caught.value.pointer == "/cluster/num_devices"
+    assert caught.value.nearest_legal == nearest
+
+
+def test_two_generations_have_equally_many_devices_and_a_link_between_them() -> None:
+    cluster = cluster_from_preset("a100-h100-sxm", 32)
+    assert [(group.device.name, group.num_nodes) for group in cluster.node_groups] == [
+        ("A100-SXM4-80GB", 2),
+        ("H100-SXM5-80GB", 2),
+    ]
+    link = cluster.link_between("h100-sxm", "a100-sxm-80gb")
+    assert link is not None
+    networks = [group.levels[-1].bandwidth_bytes_per_second for group in cluster.node_groups]
+    assert link.bandwidth_bytes_per_second == min(networks)
+    assert smallest_whole("a100-h100-sxm") == 16
+    assert systems_of("a100-h100-sxm") == cluster.group_names
+    assert "a100-h100-sxm" not in system_names()
+
+
+@pytest.mark.parametrize(("num_devices", "nearest"), [(1, (2,)), (15, (14, 16)), (24, (16, 32)), (0, (2,))])
+def test_devices_that_two_systems_cannot_share_evenly_are_refused(
+    num_devices: int, nearest: tuple[int, ...]
+) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        cluster_from_preset("a100-h100-sxm", num_devices)
     assert caught.value.pointer == "/cluster/num_devices"
     assert caught.value.nearest_legal == nearest
 

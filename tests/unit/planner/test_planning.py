@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from planner.cost.model import CostModel
 from planner.cost.pipeline import chunk_costs, stage_peak_bytes
 from planner.cost.replay import replay
-from planner.errors import IllegalChoice, InvalidRequest
+from planner.errors import IllegalChoice, InvalidRequest, UnknownName
 from planner.expansion import zero_sharding
 from planner.framework import Grain
 from planner.job import Constraints
 from planner.legality import Setting, divisors, layout_violations
 from planner.plan import Status
-from planner.planning import Progress, evaluate_plan, plan_training
+from planner.planning import Progress, evaluate_plan, plan_timeline, plan_training
 from planner.strategy import Batch, Layout, Mesh, Recompute, Schedule, ScheduleName, ShortPlan
 from planner.units import NANOSECONDS_PER_SECOND
+from tests.unit.planner.joined import generations, request_on
 from tests.unit.planner.search.enumeration import every_assignment
 from tests.unit.planner.settings import request_of, setting
 
@@ -250,13 +251,76 @@ def test_a_search_without_time_says_unknown() -> None:
     assert plan_training(hurried).status is Status.UNKNOWN
 
 
-def test_several_node_groups_are_refused_by_name() -> None:
-    request = request_of(small(framework="any", num_devices=2, num_layers=2, batch=2))
-    group = request.cluster.node_groups[0]
-    both = replace(request.cluster, node_groups=(group, replace(group, name="other")))
+def test_a_search_over_several_node_groups_is_refused_by_name() -> None:
     with pytest.raises(InvalidRequest) as refused:
-        plan_training(replace(request, cluster=both))
+        plan_training(request_on(generations()))
+    assert '{"fixed": {"node_group": "a100-sxm-80gb"}}' in refused.value.message
     assert refused.value.pointer == "/cluster/node_groups"
+    assert refused.value.nearest_legal == ("a100-sxm-80gb", "h100-sxm")
+
+
+def test_a_search_takes_the_node_group_that_is_picked() -> None:
+    pair = generations(8)
+    picked = plan_training(request_on(pair, constraints=Constraints(fixed={"node_group": "h100-sxm"})))
+    alone = plan_training(request_on(pair.only("h100-sxm")))
+    assert picked.plan == alone.plan
+    assert picked.prediction == alone.prediction
+    assert picked.certificate is not None
+    assert picked.certificate.dimensions["node_group"] == "fixed by user"
+    assert picked.plan is not None
+    again = evaluate_plan(request_on(pair), picked.plan)
+    assert again.plan == picked.plan
+    assert again.prediction == picked.prediction
+
+
+def test_a_node_group_that_is_not_there_cannot_be_picked() -> None:
+    constraints = Constraints(fixed={"node_group": "b200"})
+    with pytest.raises(UnknownName) as refused:
+        plan_training(request_on(generations(), constraints=constraints))
+    assert refused.value.pointer == "/constraints/fixed/node_group"
+    assert refused.value.nearest_legal == ("a100-sxm-80gb", "h100-sxm")
+
+
+def test_a_plan_over_two_generations_evaluates_to_the_same_prediction_in_its_full_form() -> None:
+    request = request_on(generations())
+    short = evaluate_plan(request, ShortPlan(tensor_parallel=4, pipeline_parallel=4, virtual_stages=2))
+    assert short.plan is not None
+    assert short.prediction is not None
+    groups = [stage.node_group for stage in short.prediction.memory]
+    assert groups == ["a100-sxm-80gb"] * 2 + ["h100-sxm"] * 2
+    assert [stage.placement[0].node_group for stage in short.plan.stages] == groups
+    assert len({stage.capacity_bytes for stage in short.prediction.memory}) == 2
+    assert [host.node_group for host in short.prediction.host] == ["a100-sxm-80gb", "h100-sxm"]
+    full = evaluate_plan(request, short.plan)
+    assert full.plan == short.plan
+    assert full.prediction == short.prediction
+    assert plan_timeline(request, short.plan)
+
+
+def test_the_parts_of_a_step_over_two_generations_add_up() -> None:
+    for framework in ("megatron-core", "pytorch"):
+        prediction = evaluate_plan(
+            request_on(generations(), framework=framework), ShortPlan(pipeline_parallel=4, data_parallel=8)
+        ).prediction
+        assert prediction is not None
+        parts = prediction.breakdown_seconds
+        whole = sum(getattr(parts, name) for name in parts.__dataclass_fields__)
+        assert whole == pytest.approx(prediction.step_time_seconds)
+
+
+def test_a_flat_plan_may_name_one_of_the_groups() -> None:
+    request = request_on(generations())
+    result = evaluate_plan(request, ShortPlan(tensor_parallel=2, node_group="h100-sxm"))
+    assert result.plan is not None
+    assert result.plan.mesh.data_parallel == 8
+    assert [stage.placement[0].node_group for stage in result.plan.stages] == ["h100-sxm"]
+    assert result.warnings == ("the plan uses 16 of 32 devices",)
+
+
+def test_a_stage_that_no_group_holds_is_illegal() -> None:
+    result = evaluate_plan(request_on(generations()), ShortPlan(tensor_parallel=4, data_parallel=8))
+    assert result.status is Status.ILLEGAL
+    assert [violation.nearest_legal for violation in result.violations] == [(4,)]
 
 
 def test_gpipe_is_legal_where_the_framework_has_it() -> None:

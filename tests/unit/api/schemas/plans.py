@@ -135,6 +135,7 @@ short_plans = st.builds(
     sequence_parallel=st.none() | st.booleans(),
     recompute=st.none() | recomputes,
     layers_per_stage=st.none() | st.lists(st.integers(0, 40), min_size=1, max_size=4).map(tuple),
+    node_group=st.none() | names,
     offload=st.dictionaries(st.sampled_from(["optimizer", "activations"]), st.floats(0, 1)),
     extra=st.fixed_dictionaries(
         {}, optional={"expert_tensor_parallel": degrees, "num_micro_batches": degrees}

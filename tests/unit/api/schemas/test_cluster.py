@@ -21,11 +21,12 @@ GROUP: dict[str, Any] = {
         {"name": "network", "devices": 16, "bandwidth_bytes_per_second": 5e10, "latency_seconds": 5e-6},
     ],
 }
+PAIR = [GROUP, {**GROUP, "name": "b"}]
 LINK: dict[str, Any] = {"groups": ["a", "b"], "bandwidth_bytes_per_second": 3e9, "latency_seconds": 3e-5}
 
 
 @pytest.mark.parametrize("name", cluster_preset_names())
-@pytest.mark.parametrize("num_devices", [1, 8, 64])
+@pytest.mark.parametrize("num_devices", [2, 8, 64])
 def test_a_preset_survives_its_document(name: str, num_devices: int) -> None:
     cluster = cluster_from_preset(name, num_devices)
     read = ClusterDocument.from_cluster(cluster).to_cluster()
@@ -51,8 +52,7 @@ def test_a_device_that_is_not_clear_is_refused_with_choices(name: str, error: ty
 
 
 def test_two_groups_may_be_joined() -> None:
-    groups = [GROUP, {**GROUP, "name": "b"}]
-    document = ClusterDocument.model_validate({"node_groups": groups, "between_groups": [LINK]})
+    document = ClusterDocument.model_validate({"node_groups": PAIR, "between_groups": [LINK]})
     assert document.to_cluster().between_groups[0].groups == ("a", "b")
 
 
@@ -72,6 +72,7 @@ def test_one_device_needs_no_links() -> None:
         pytest.param({"node_groups": [GROUP, GROUP]}, id="two groups of one name"),
         pytest.param({"node_groups": [GROUP], "between_groups": [LINK]}, id="a link to nowhere"),
         pytest.param({"node_groups": [{**GROUP, "levels": []}]}, id="devices without links"),
+        pytest.param({"node_groups": PAIR, "between_groups": [LINK, LINK]}, id="two links of one pair"),
     ],
 )
 def test_a_cluster_that_cannot_be_meant_is_refused(document: dict[str, Any]) -> None:

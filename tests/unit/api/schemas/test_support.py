@@ -8,7 +8,7 @@ import pytest
 from api.schemas.request import EvaluationRequestDocument, PlanRequestDocument
 from api.schemas.support import refuse_unsupported
 from planner.errors import InvalidRequest
-from tests.unit.api.schemas.test_cluster import GROUP
+from tests.unit.api.schemas.test_cluster import LINK, PAIR
 from tests.unit.api.schemas.test_plan import LAYERS, STAGE, plan
 from tests.unit.api.schemas.test_request import REQUEST
 
@@ -25,12 +25,8 @@ def pointer_refused(document: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("place", "value"),
     [
-        ("job/decoder_sequence_length", 8),
         ("job/compile", True),
-        ("job/images_per_sample", 1),
-        ("job/image_size", 224),
         ("job/sequence_lengths", [[128, 1.0]]),
-        ("job/expert_imbalance", 1.5),
         ("objective/minimize", "cost"),
         ("objective/tokens", 1e12),
         ("constraints/fixed/gather_dtype", "fp8"),
@@ -63,12 +59,8 @@ def test_a_choice_of_a_plan_that_cannot_be_priced_is_named(given: dict[str, Any]
     assert pointer_refused({**REQUEST, "plan": given}) == pointer
 
 
-def test_several_node_groups_are_named() -> None:
-    cluster = {"node_groups": [GROUP, {**GROUP, "name": "b"}]}
-    assert pointer_refused({**REQUEST, "cluster": cluster}) == "/cluster/node_groups"
-
-
 def test_what_can_be_answered_passes() -> None:
-    for document in (REQUEST, {**REQUEST, "cluster": {"node_groups": [GROUP]}}):
+    joined = {"node_groups": PAIR, "between_groups": [LINK]}
+    for document in (REQUEST, {**REQUEST, "cluster": joined}):
         refuse_unsupported(PlanRequestDocument.model_validate(document).normalised())
     refuse_unsupported(EvaluationRequestDocument.model_validate({**REQUEST, "plan": plan()}).normalised())

@@ -1,5 +1,7 @@
 """Random pipeline problems for property tests, small enough to enumerate."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from planner.cost.pipeline import Assignment, FixedPart, LayerClass, LayerOption, PipelineProblem
@@ -90,6 +92,13 @@ def problems(
         limit_bytes=draw(st.integers(50, 1500)),
         empty_ends=draw(st.booleans()),
     )
+
+
+@st.composite
+def apart(draw: st.DrawFn, problem: PipelineProblem) -> PipelineProblem:
+    """Draw the same problem with a way of its own from each stage to the next, as between node groups."""
+    stages = problem.shape.num_stages
+    return replace(problem, boundaries_ns=tuple(draw(st.lists(durations, min_size=stages, max_size=stages))))
 
 
 @st.composite

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from planner.cost.pipeline import ChunkCosts, FixedPart, LayerClass, LayerOption, PipelineProblem, chunk_costs
 from planner.cost.replay import replay
 from planner.cost.schedules import Pass, PipelineShape, stage_orders
+from planner.cost.steady import play_step
 from planner.strategy import Recompute, ScheduleName
-from tests.unit.planner.cost.problems import assignments, problems
+from tests.unit.planner.cost.problems import apart, assignments, problems
 
 
 class Graph:
@@ -24,13 +25,16 @@ class Graph:
         self.position = {step: i for order in self.orders for i, step in enumerate(order)}
         self.end = cache(self._end)
 
-    def transfer(self, target: int) -> int:
-        return self.problem.transfer_ns if 0 <= target < self.chunks and self.p > 1 else 0
+    def transfer(self, source: int, target: int) -> int:
+        if not 0 <= target < self.chunks or self.p == 1:
+            return 0
+        ways = self.problem.boundaries_ns or (self.problem.transfer_ns,) * self.p
+        return ways[min(source, target) % self.p]
 
     def work(self, step: Pass) -> int:
         cost = self.costs[step.chunk]
         base = cost.backward_ns if step.backward else cost.forward_ns
-        sent = self.transfer(step.chunk - 1 if step.backward else step.chunk + 1)
+        sent = self.transfer(step.chunk, step.chunk - 1 if step.backward else step.chunk + 1)
         return base + (sent if self.problem.transfer_blocks else 0)
 
     def updated(self, stage: int) -> int:
@@ -54,7 +58,7 @@ class Graph:
         if not 0 <= source < self.chunks:
             return 0
         feeding = step._replace(chunk=source)
-        flight = 0 if self.problem.transfer_blocks else self.transfer(step.chunk)
+        flight = 0 if self.problem.transfer_blocks else self.transfer(source, step.chunk)
         return self.end(source % self.p, self.position[feeding]) + flight
 
     def _end(self, stage: int, position: int) -> int:
@@ -97,6 +101,15 @@ def test_makespan_is_the_longest_path(data: st.DataObject) -> None:
     problem = data.draw(problems())
     costs = chunk_costs(problem, data.draw(assignments(problem)))
     assert replay(problem, costs).makespan_ns == longest_path_ns(problem, costs)
+
+
+@given(st.data())
+def test_makespan_is_the_longest_path_where_stages_lie_apart(data: st.DataObject) -> None:
+    problem = data.draw(apart(data.draw(problems())))
+    costs = chunk_costs(problem, data.draw(assignments(problem)))
+    assert replay(problem, costs).makespan_ns == longest_path_ns(problem, costs)
+    step = play_step(problem, costs)
+    assert step.makespan_ns == step.path.length_ns(costs) == longest_path_ns(problem, costs)
 
 
 @given(st.data())
