@@ -80,7 +80,7 @@ MEGATRON_BRIDGE: Final = replace(
     footprint=Footprint(state_error=0.02, transient_error=0.08),
     pipeline_pass_seconds=0.0,
     unfused_precisions=(),
-    pace=ProgramPace(products=1.05, tensor_parallel=0.5),
+    pace=ProgramPace(products=1.05, tensor_parallel=0.5, expert_parallel=0.6),
 )
 
 MEGATRON_DEEPSPEED: Final = replace(

@@ -17,6 +17,8 @@ class ProgramPace:
     """Time of matrix products over measured ones: what runs between and beside them costs clock and cache."""
     tensor_parallel: float = 1.0
     """Visible time of tensor-parallel collectives over measured ones."""
+    expert_parallel: float = 1.0
+    """Visible time of the collectives that bring tokens to experts and back, over measured ones."""
     data_parallel: float = 1.0
     """Time of gradient reductions and parameter gathers over measured collectives."""
     unfused_attention: float = 1.0
@@ -29,6 +31,11 @@ class ProgramPace:
     """Host time that a kernel's launch takes more in a pipeline, for each tensor-parallel rank."""
     step_seconds: Seconds = 4e-3
     """Host work between two steps: loss and norm read back, scheduler, data hand-over."""
+
+    def of_axis(self, axis: str) -> float:
+        """Return the pace of collectives inside a layer over the ranks of a mesh axis."""
+        paces = {"tensor_parallel": self.tensor_parallel, "expert_parallel": self.expert_parallel}
+        return paces.get(axis, 1.0)
 
 
 AS_MEASURED: Final = ProgramPace()

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from planner.framework import Framework
-from planner.frameworks import MEGATRON_CORE, MEGATRON_DEEPSPEED, framework_by_name
+from planner.frameworks import MEGATRON_BRIDGE, MEGATRON_CORE, MEGATRON_DEEPSPEED, framework_by_name
 from planner.pace import ProgramPace
 
 MEGATRON_LM: Final = replace(
@@ -19,6 +19,12 @@ PROGRAMS: Final[Mapping[str, Framework]] = {
     # Transformer Engine's linear layers wait for their collectives unless --tp-comm-overlap is given.
     "megatron-lm-te": replace(
         MEGATRON_LM, hides_tensor_parallel_backward=False, pace=ProgramPace(tensor_parallel=1.6)
+    ),
+    # Recipes from this release on run experts' traffic beside computation, and fuse its permutations.
+    "megatron-bridge-26.06": replace(
+        MEGATRON_BRIDGE,
+        memory_pass_pace=0.6,
+        pace=ProgramPace(products=1.0, tensor_parallel=0.5, expert_parallel=0.1),
     ),
     # BigScience's fork trained with CUDA_LAUNCH_BLOCKING=1 (chronicles of tr11-176B).
     "bigscience": replace(

@@ -188,8 +188,7 @@ class LayerClock:
         return self.kernels.memory_pass(op, phase=phase).scaled(pace)
 
     def _collective(self, op: CollectivePass) -> Tally:
-        pace = self.framework.pace.tensor_parallel if op.axis == "tensor_parallel" else 1.0
-        estimate = self.collectives(op).scaled(op.count * pace)
+        estimate = self.collectives(op).scaled(op.count * self.framework.pace.of_axis(op.axis))
         return booked(estimate, cause=AXIS_CAUSES[op.axis], family=Family.COLLECTIVE)
 
     def _core_parts(self, op: AttentionCore, phase: Phase, operators: Sequence[Operator]) -> list[Tally]:

@@ -134,7 +134,7 @@ class CostModel:
     _passes: dict[tuple[int, ...], Mapping[Member, tuple[LayerPasses, ...]]] = field(
         default_factory=dict, init=False
     )
-    _layer_passes: dict[tuple[Layer, Cut, tuple[int, ...]], LayerPasses] = field(
+    _layer_passes: dict[tuple[Layer, Cut, tuple[int, ...], Seconds], LayerPasses] = field(
         default_factory=dict, init=False
     )
     _axes: dict[Layer, tuple[str, ...]] = field(default_factory=dict, init=False)
@@ -344,7 +344,7 @@ class CostModel:
             self._axes[layer] = DENSE_AXES + EXPERT_AXES if has_experts else DENSE_AXES
         axes = self._axes[layer]
         own = cut if EXPERT_AXES[0] in axes else replace(cut, expert_parallel=1, expert_tensor_parallel=1)
-        key = (layer, own, tuple(axis_stride(mesh, axis) for axis in axes))
+        key = (layer, own, tuple(axis_stride(mesh, axis) for axis in axes), clock.added_launch_seconds)
         if key not in self._layer_passes:
             self._layer_passes[key] = clock.passes(layer, own)
         return self._layer_passes[key]

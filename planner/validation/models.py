@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
+from planner.validation.architectures import architecture_of, described_workload
 from planner.validation.families import LLAMA, Family, family_of
 from planner.validation.rows import Reader, UnusableRow
 from planner.workload.embedding import EmbeddingLayer
@@ -19,6 +20,9 @@ PLAIN_WIDTH: Final = 4
 
 def workload_of(reader: Reader) -> Workload:
     """Return the model of a row; UnusableRow where sizes are missing or its kind cannot be priced."""
+    architecture = architecture_of(reader.row.text("model"))
+    if architecture is not None:
+        return described_workload(reader, architecture)
     family = _family(reader)
     layers, hidden = reader.required("layers"), reader.required("hidden")
     decoder = _decoder(reader, family, hidden=hidden)
@@ -47,7 +51,7 @@ def workload_of(reader: Reader) -> Workload:
 def _family(reader: Reader) -> Family:
     family = family_of(reader.row.text("model"))
     if (reader.row.whole("experts") or 0) > 1:
-        raise UnusableRow("mixture of experts is not priced yet")
+        raise UnusableRow("no config of the model is known, and no column describes its layers of experts")
     if family is None:
         return reader.default("model", LLAMA)
     if family.unpriced:

@@ -1,7 +1,8 @@
 """A row as a question for the planner: what to evaluate, and which of its facts were assumed."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from planner.framework import FULL_RECOMPUTE, NO_RECOMPUTE, SELECTIVE_RECOMPUTE
@@ -13,9 +14,23 @@ from planner.validation.machines import cluster_of
 from planner.validation.models import workload_of
 from planner.validation.rows import Reader, Row, UnusableRow
 from planner.validation.software import Software, job_of, software_of
+from planner.workload.body import body_of
+from planner.workload.operators import Module
 
 END_LAYERS: Final = 2
 """Embedding and head, which frameworks count as a layer each where the split then comes out even."""
+
+
+MODULES: Final[Mapping[str, Module]] = {
+    "core_attn": Module.CORE_ATTENTION,
+    "layernorm": Module.NORM,
+    "mla_up_proj": Module.LATENT_PROJECTION,
+    "mlp": Module.MLP,
+    "moe": Module.MOE,
+    "moe_act": Module.MOE_ACTIVATION,
+    "shared_experts": Module.SHARED_EXPERTS,
+}
+"""Megatron-core's words for what --recompute-modules makes again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +79,7 @@ def plan_of(reader: Reader, software: Software, request: PlanRequest) -> ShortPl
         pipeline_parallel=pipeline,
         context_parallel=context,
         data_parallel=data,
+        expert_parallel=reader.whole("ep", default=1),
         virtual_stages=virtual_stages,
         micro_batch_size=micro_batch,
         zero_stage=_zero_stage(reader, software, replicas=data * context),
@@ -106,7 +122,7 @@ def _virtual_stages(
         return 1
     if given is not None:
         return given
-    layers = request.workload.count("decoder")
+    layers = body_of(request.workload).num_layers
     interleaves = software.interleaves and layers % stages == 0 and passes % stages == 0
     return reader.default("vpp", layers // stages if interleaves else 1)
 
@@ -119,6 +135,9 @@ def _recompute(reader: Reader) -> Recompute:
         return NO_RECOMPUTE
     if text.startswith("full") and "," not in text:
         return FULL_RECOMPUTE
+    named = [MODULES.get(word) for word in text.removeprefix("selective:").replace("+", " ").split()]
+    if text.startswith("selective:") and all(named):
+        return replace(SELECTIVE_RECOMPUTE, modules=tuple(module.value for module in named if module))
     if text == "selective" or re.search(r"core[ _]att", text):
         return SELECTIVE_RECOMPUTE
     raise UnusableRow(f"recomputation {text} is not priced yet")
@@ -132,7 +151,7 @@ def _uneven_layers(
     Frameworks that are told to balance count embedding and head as a layer each; where even that
     does not come out, the longer chunks are put first.
     """
-    layers = request.workload.count("decoder")
+    layers = body_of(request.workload).num_layers
     if layers % chunks == 0:
         return None
     counted = layers + END_LAYERS

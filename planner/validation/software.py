@@ -80,6 +80,7 @@ The one place that says as which framework a program is priced.
 """
 PROGRAM_HINTS: Final = (
     ("megatron-core", "framework", re.compile(r"\bte \d"), "megatron-lm-te"),
+    ("megatron-bridge", "framework", re.compile(r" 26\.0[6-9]| 26\.1"), "megatron-bridge-26.06"),
     ("megatron-deepspeed", "framework", re.compile(r"\(sailor\)"), "sailor"),
     # The cluster that BigScience trained its models on.
     ("megatron-deepspeed", "inter_link", re.compile(r"jean zay"), "bigscience"),

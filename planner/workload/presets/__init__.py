@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import resources
-from typing import Final
+from typing import Any, Final
 
 from planner.errors import UnknownName
 from planner.names import nearest_names
@@ -45,8 +45,8 @@ def preset_names() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(SUFFIX) for name in files if name.endswith(SUFFIX)))
 
 
-def preset_workload(name: str, *, pointer: str = "/model/preset") -> Workload:
-    """Return a preset by its name or an alias; UnknownName gives the nearest names."""
+def preset_config(name: str, *, pointer: str = "/model/preset") -> Mapping[str, Any]:
+    """Return the config of a preset by its name or an alias; UnknownName gives the nearest names."""
     names = preset_names()
     canonical = ALIASES.get(name, name)
     if canonical not in names:
@@ -55,7 +55,14 @@ def preset_workload(name: str, *, pointer: str = "/model/preset") -> Workload:
             pointer=pointer,
             nearest_legal=nearest_names(name, (*names, *ALIASES)),
         )
-    config = json.loads((resources.files(__name__) / f"{canonical}{SUFFIX}").read_text(encoding="utf-8"))
+    text = (resources.files(__name__) / f"{canonical}{SUFFIX}").read_text(encoding="utf-8")
+    config: Mapping[str, Any] = json.loads(text)
+    return config
+
+
+def preset_workload(name: str, *, pointer: str = "/model/preset") -> Workload:
+    """Return a preset by its name or an alias; UnknownName gives the nearest names."""
+    config, canonical = preset_config(name, pointer=pointer), ALIASES.get(name, name)
     return (
         _from_chain(config, name=canonical)
         if "layers" in config

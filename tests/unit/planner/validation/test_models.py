@@ -36,7 +36,7 @@ def test_columns_and_a_name_make_the_model_of_the_preset(cells: dict[str, str], 
         ({"seq_len": ""}, "no seq_len"),
         ({"heads": "33"}, "hidden is no multiple of heads"),
         ({"kv_heads": "5"}, "heads is no multiple of kv_heads"),
-        ({"experts": "8", "top_k": "2"}, "mixture of experts is not priced yet"),
+        ({"experts": "8", "top_k": "2"}, "no config of the model is known"),
         ({"model": "Nemotron-H 56b"}, "state-space layers are not priced yet"),
     ],
 )

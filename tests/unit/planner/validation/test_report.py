@@ -42,7 +42,10 @@ def test_an_empty_file_has_no_figures() -> None:
 def test_every_row_is_used_or_skipped() -> None:
     found = figures(outcomes({}, {"layers": ""}, {"layers": ""}, {"experts": "8"}))
     assert (found["rows"], found["used"]) == (4, 1)
-    assert found["skipped"] == {"no layers": 2, "mixture of experts is not priced yet": 1}
+    assert found["skipped"] == {
+        "no layers": 2,
+        "no config of the model is known, and no column describes its layers of experts": 1,
+    }
 
 
 def test_what_used_rows_leave_unsaid_is_counted() -> None:

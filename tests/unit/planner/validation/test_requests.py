@@ -109,7 +109,7 @@ def test_a_framework_that_spreads_layers_itself_is_left_to() -> None:
         ({"pp": ""}, "no pp"),
         ({"mbs": ""}, "no mbs"),
         ({"dp": "2"}, "gpus is not tp x pp x cp x dp"),
-        ({"recompute": "selective: mlp"}, "recomputation selective: mlp is not priced yet"),
+        ({"recompute": "selective: dance"}, "recomputation selective: dance is not priced yet"),
         ({"recompute": "full, 5 layers"}, "recomputation full, 5 layers is not priced yet"),
         ({"offload": "full"}, "offload is not priced yet"),
         ({"notes": "schedule=zbv; made up"}, "schedule zbv is not priced yet"),
@@ -119,3 +119,13 @@ def test_a_framework_that_spreads_layers_itself_is_left_to() -> None:
 def test_a_plan_that_cannot_be_priced_is_refused(cells: dict[str, str], reason: str) -> None:
     with pytest.raises(UnusableRow, match=reason):
         question_of(row(**cells))
+
+
+def test_modules_to_recompute_are_read_by_megatrons_words() -> None:
+    plan = question_of(row(recompute="selective: layernorm+moe_act")).plan
+    assert plan.recompute is not None
+    assert plan.recompute.modules == ("norm", "moe_activation")
+
+
+def test_experts_are_spread_as_the_row_says() -> None:
+    assert question_of(row(ep="4")).plan.expert_parallel == 4

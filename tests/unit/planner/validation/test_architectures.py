@@ -1,0 +1,63 @@
+import pytest
+
+from planner.validation.architectures import architecture_of
+from planner.validation.models import workload_of
+from planner.validation.rows import Reader
+from planner.workload.presets import preset_workload
+from tests.unit.planner.validation.published import row
+
+DEEPSEEK = {
+    "model": "DeepSeekV3",
+    "layers": "61",
+    "hidden": "7168",
+    "ffn_hidden": "2048",
+    "heads": "128",
+    "kv_heads": "128",
+    "vocab": "129280",
+    "experts": "256",
+    "top_k": "8",
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "preset"),
+    [
+        ("DeepSeekV3", "deepseek-v3"),
+        ("deepseekv2-truncated-L4", "deepseek-v2"),
+        ("DeepSeek-V2-Lite", "deepseek-v2-lite"),
+        ("Qwen3_235B_a22B", "qwen3-235b-a22b"),
+        ("GPT OSS 120B", "gpt-oss-120b"),
+        ("Grok1 314b", "mixtral-8x7b"),
+        ("LLAMA4 maverick 400b", "llama-4-maverick"),
+    ],
+)
+def test_a_name_says_whose_config_describes_the_model(model: str, preset: str) -> None:
+    architecture = architecture_of(model)
+    assert architecture is not None
+    assert architecture.preset == preset
+
+
+@pytest.mark.parametrize("model", ["Llama-3-8B", "GPT3-175B", ""])
+def test_models_that_columns_describe_need_no_config(model: str) -> None:
+    assert architecture_of(model) is None
+
+
+def test_a_described_model_has_the_layers_of_its_preset_but_for_further_prediction() -> None:
+    described = workload_of(Reader(row=row(**DEEPSEEK)))
+    preset = preset_workload("deepseek-v3")
+    assert [run for run in preset.runs if run.layer.kind == "decoder"] == [
+        run for run in described.runs if run.layer.kind == "decoder"
+    ]
+    assert described.count("mtp") == 0
+
+
+def test_what_a_row_gives_stands_in_place_of_the_presets_sizes() -> None:
+    half = workload_of(Reader(row=row(**{**DEEPSEEK, "layers": "31", "experts": "128"})))
+    assert half.count("decoder") == 31
+    assert half.parameters < workload_of(Reader(row=row(**DEEPSEEK))).parameters / 2
+
+
+def test_what_a_row_leaves_unsaid_is_the_presets_and_counts_as_assumed() -> None:
+    reader = Reader(row=row(**{**DEEPSEEK, "vocab": "", "top_k": ""}))
+    assert workload_of(reader).parameters == workload_of(Reader(row=row(**DEEPSEEK))).parameters
+    assert {"vocab", "top_k"} <= reader.assumed
