@@ -8,8 +8,11 @@ from itertools import accumulate, pairwise
 from planner.cluster import Cluster
 from planner.cost.pipeline import Assignment
 from planner.framework import Framework
-from planner.legality import Setting, divisors, nearest_values
+from planner.framework_rules import layer_violations
+from planner.layer_splits import even_split
 from planner.placement import NodeGroups, groups_in_order, largest_data_parallel, named_group
+from planner.rules.layers import usual_split
+from planner.setting import Setting
 from planner.strategy import (
     Batch,
     Layout,
@@ -24,7 +27,7 @@ from planner.strategy import (
     ZeroStage,
 )
 from planner.workload.body import Body
-from planner.workload.layers import Layer
+from planner.workload.dispatch import EXPERT_TENSOR_AXIS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,34 +58,6 @@ def zero_sharding(zero_stage: ZeroStage, *, replicas: int, framework: Framework)
     )
 
 
-def even_split(num_layers: int, num_chunks: int) -> tuple[int, ...]:
-    """Return layers per chunk as even as they go, the longer chunks first."""
-    share, longer = divmod(num_layers, num_chunks)
-    return tuple(share + (chunk < longer) for chunk in range(num_chunks))
-
-
-def weighed_split(body: Body, num_chunks: int) -> tuple[int, ...]:
-    """Return layers per chunk where each is filled until its share of all weights is passed.
-
-    The head's weights count, an embedding's do not, as nothing is multiplied by them. Chunks between the
-    ends keep one layer at the least.
-    """
-    weights = [sum(map(_product_weights, body.classes[number])) for number in body.sequence]
-    end = sum(map(_product_weights, body.last))
-    reached, counts, passed = list(accumulate(weights)), [], 0
-    for chunk in range(num_chunks - 1):
-        share = (reached[-1] + end) * (chunk + 1) / num_chunks
-        left = len(weights) - passed - (num_chunks - 2 - chunk)
-        wanted = sum(before <= share for before in (0.0, *reached[:-1])) - passed
-        counts.append(max(min(max(wanted, 1), left), 0))
-        passed += counts[-1]
-    return (*counts, len(weights) - passed)
-
-
-def _product_weights(layer: Layer) -> float:
-    return layer.forward_flops_per_sample(1) / 2
-
-
 def expand_short_plan(short: ShortPlan, setting: Setting) -> FixedPlan:
     """Return what a flat plan means, the framework's defaults filled in.
 
@@ -91,7 +66,7 @@ def expand_short_plan(short: ShortPlan, setting: Setting) -> FixedPlan:
     cluster = named_group(setting.cluster, short.node_group, pointer="/plan/node_group")
     mesh = _short_mesh(short, setting, cluster)
     replicas = max(mesh.data_parallel * mesh.context_parallel, 1)
-    schedule = _short_schedule(short, mesh)
+    schedule = _short_schedule(short, mesh, setting.framework)
     layout = Layout(
         mesh=mesh,
         batch=_short_batch(short, mesh, setting),
@@ -100,6 +75,8 @@ def expand_short_plan(short: ShortPlan, setting: Setting) -> FixedPlan:
         recompute=(with_modules(short.recompute or Recompute(), setting.framework),),
     )
     layers, violations = _short_layers(short, layout, setting)
+    if layers:
+        violations = layer_violations(setting, layout, layers)
     assignment = in_classes(layers, setting.body) if layers else None
     placed = groups_in_order(mesh, cluster)
     return FixedPlan(
@@ -118,9 +95,15 @@ def in_classes(layers: Sequence[int], body: Body) -> Assignment:
 
 
 def with_modules(recompute: Recompute, framework: Framework) -> Recompute:
-    """Return selective recomputation with the modules that the framework takes where none are named."""
-    if recompute.mode is not RecomputeMode.SELECTIVE or recompute.modules:
+    """Return selective recomputation of the modules that the framework's names mean.
+
+    Where none are named they are those that the framework takes. Names that mean none stay.
+    """
+    if recompute.mode is not RecomputeMode.SELECTIVE:
         return recompute
+    if recompute.modules:
+        found = {framework.limits.module(name) or name: None for name in recompute.modules}
+        return replace(recompute, modules=tuple(found))
     usual = [option for option in framework.recompute if option.mode is RecomputeMode.SELECTIVE]
     return usual[0] if usual else recompute
 
@@ -137,6 +120,7 @@ def _short_batch(short: ShortPlan, mesh: Mesh, setting: Setting) -> Batch:
 
 def _short_mesh(short: ShortPlan, setting: Setting, cluster: Cluster) -> Mesh:
     known = {name: value for name, value in short.extra.items() if name in Mesh.__dataclass_fields__}
+    known.setdefault(EXPERT_TENSOR_AXIS, _usual_expert_tensor(short, setting))
     mesh = Mesh(
         tensor_parallel=short.tensor_parallel,
         context_parallel=short.context_parallel,
@@ -152,22 +136,38 @@ def _short_mesh(short: ShortPlan, setting: Setting, cluster: Cluster) -> Mesh:
     )
 
 
+def _usual_expert_tensor(short: ShortPlan, setting: Setting) -> int:
+    """Return 1, or the degree that the framework cuts experts into where that is none of its own choices."""
+    tensor = setting.framework.limits.experts.tensor
+    degrees = tensor.degrees(tensor_parallel=short.tensor_parallel, expert_parallel=short.expert_parallel)
+    return degrees[0] if degrees and setting.has_experts else 1
+
+
 def _short_sequence_parallel(short: ShortPlan, setting: Setting) -> bool:
-    given = short.sequence_parallel
-    return setting.framework.default_sequence_parallel if given is None else given
+    if short.sequence_parallel is not None:
+        return short.sequence_parallel
+    framework = setting.framework
+    needs = framework.limits.experts.need_sequence_parallel and setting.has_experts
+    return framework.default_sequence_parallel or needs
 
 
-def _short_schedule(short: ShortPlan, mesh: Mesh) -> Schedule:
+def _short_schedule(short: ShortPlan, mesh: Mesh, framework: Framework) -> Schedule:
     given = short.schedule
     virtual_stages = short.virtual_stages or (given.virtual_stages if given else 1)
     group_size = short.extra.get("interleave_group_size") or (given.interleave_group_size if given else None)
-    interleaved = virtual_stages > 1 and mesh.pipeline_parallel > 1
-    fallback = ScheduleName.INTERLEAVED if interleaved else ScheduleName.ONE_FORWARD_ONE_BACKWARD
     return Schedule(
-        name=given.name if given else fallback,
+        name=given.name if given else _usual_schedule(mesh, virtual_stages, framework),
         virtual_stages=virtual_stages,
         interleave_group_size=int(str(group_size)) if group_size else None,
     )
+
+
+def _usual_schedule(mesh: Mesh, virtual_stages: int, framework: Framework) -> ScheduleName:
+    """Return 1F1B, interleaved where it must be; the framework's own where it has no 1F1B."""
+    if virtual_stages > 1 and mesh.pipeline_parallel > 1:
+        return ScheduleName.INTERLEAVED
+    usual = ScheduleName.ONE_FORWARD_ONE_BACKWARD
+    return usual if mesh.pipeline_parallel == 1 or usual in framework.schedules else framework.schedules[0]
 
 
 def _short_sharding(short: ShortPlan, replicas: int, framework: Framework) -> Sharding:
@@ -184,24 +184,15 @@ def _short_layers(
     short: ShortPlan, layout: Layout, setting: Setting
 ) -> tuple[tuple[int, ...], tuple[Violation, ...]]:
     stages, turns = layout.mesh.pipeline_parallel, layout.schedule.virtual_stages
-    chunks, layers = stages * turns, setting.num_layers
+    layers = setting.num_layers
     if stages < 1 or turns < 1:
         return (), ()
     if short.layers_per_stage is not None:
         return _given_layers(short.layers_per_stage, stages=stages, turns=turns, num_layers=layers)
-    if layers % chunks and not setting.framework.uneven_by_default:
-        word, fixed = ("virtual_stages", stages) if turns > 1 else ("pipeline_parallel", 1)
-        legal = [degree for degree in divisors(layers) if layers % (degree * fixed) == 0]
-        violation = Violation(
-            pointer=f"/plan/{word}",
-            rule=f"{layers} layers do not split evenly over {chunks} chunks; "
-            "layers_per_stage gives another split",
-            nearest_legal=nearest_values(turns if turns > 1 else stages, legal),
-        )
-        return (), (violation,)
-    if setting.framework.weighs_layers and turns == 1:
-        return weighed_split(setting.body, chunks), ()
-    return even_split(layers, chunks), ()
+    violations = layer_violations(setting, layout, None)
+    if violations:
+        return (), violations
+    return usual_split(setting, layout), ()
 
 
 def _given_layers(

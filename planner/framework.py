@@ -7,6 +7,7 @@ from typing import Final, Self
 
 from planner.footprint import PLAIN, Footprint
 from planner.job import AttentionKind, Job, Precision
+from planner.limits import Limits
 from planner.pace import AS_MEASURED, ProgramPace
 from planner.strategy import Recompute, RecomputeMode, ScheduleName, ZeroStage
 from planner.units import Seconds
@@ -144,10 +145,11 @@ class Framework:
     tensor_parallel: bool = True
     pipeline_parallel: bool = True
     context_parallel: bool = True
-    expert_parallel: bool = True
-    expert_tensor_parallel: bool = True
-    experts_need_sequence_parallel: bool = False
-    """Whether expert and tensor parallelism go together with sequence parallelism only."""
+    limits: Limits = field(default_factory=Limits)
+    version: str = ""
+    """The release whose rules these are; empty where it has no releases."""
+    versions: tuple[str, ...] = ()
+    """The releases whose rules are known, oldest first."""
     pipeline_zero_stages: tuple[ZeroStage, ...] = tuple(ZeroStage)
     """ZeRO stages that the framework allows beside a pipeline."""
     refused_precisions: tuple[Precision, ...] = ()
@@ -207,12 +209,6 @@ class Framework:
             moments=formats.moments if ChosenFormat.MOMENTS in self.chosen_formats else None,
         )
 
-    def keeping(self, precision: Precision) -> Keeping:
-        """Return what its kernels keep for backward at a precision."""
-        if self.keeps_narrow_inputs and precision in NARROW_BYTES:
-            return replace(self.kept, product_input_bytes=NARROW_BYTES[precision])
-        return self.kept
-
     def ignored_formats(self, formats: StateFormats) -> tuple[ChosenFormat, ...]:
         """Return the formats that a job asks for in vain."""
         asked = {
@@ -221,6 +217,12 @@ class Framework:
             ChosenFormat.MOMENTS: formats.moments,
         }
         return tuple(word for word, value in asked.items() if value and word not in self.chosen_formats)
+
+    def keeping(self, precision: Precision) -> Keeping:
+        """Return what its kernels keep for backward at a precision."""
+        if self.keeps_narrow_inputs and precision in NARROW_BYTES:
+            return replace(self.kept, product_input_bytes=NARROW_BYTES[precision])
+        return self.kept
 
     def default_attention(self, precision: Precision) -> AttentionKind:
         """Return how attention runs where the job doesn't say."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from planner import framework_limits
 from planner.errors import UnknownName
 from planner.footprint import Footprint
 from planner.framework import (
@@ -23,6 +24,7 @@ from planner.framework import (
 from planner.job import Precision
 from planner.names import nearest_names
 from planner.pace import ProgramPace
+from planner.releases import in_release
 from planner.strategy import ScheduleName, ZeroStage
 from planner.units import GIBIBYTE
 from planner.workload.keeping import EAGER, FUSED, Keeping
@@ -30,6 +32,8 @@ from planner.workload.keeping import EAGER, FUSED, Keeping
 _ALL_RECOMPUTE: Final = (NO_RECOMPUTE, SELECTIVE_RECOMPUTE, FULL_RECOMPUTE)
 _WHOLE_LAYERS: Final = (NO_RECOMPUTE, FULL_RECOMPUTE)
 _WITHOUT_SHARDED_GRADIENTS: Final = (ZeroStage.NONE, ZeroStage.OPTIMIZER)
+_BEYOND_SCALED_FP8: Final = (Precision.FP8_BLOCK, Precision.MXFP8, Precision.NVFP4)
+"""What needs more than one scale per tensor."""
 
 DEEPSPEED_BUCKET_ELEMENTS: Final = 500_000_000
 """The default of reduce_bucket_size and of allgather_bucket_size."""
@@ -64,6 +68,9 @@ MEGATRON_CORE: Final = Framework(
     unfused_precisions=(Precision.FP16,),
     scatters_transfers=True,
     keeps_narrow_inputs=True,
+    limits=framework_limits.MEGATRON,
+    versions=("0.9", "0.10", "0.11", "0.12", "0.13", "0.14", "0.15", "0.16", "0.17", "0.18", "0.19"),
+    version="0.19",
 )
 
 MEGATRON_BRIDGE: Final = replace(
@@ -80,6 +87,9 @@ MEGATRON_BRIDGE: Final = replace(
     footprint=Footprint(state_error=0.02, transient_error=0.08),
     pipeline_pass_seconds=0.0,
     unfused_precisions=(),
+    versions=("0.6",),
+    version="0.6",
+    pace=ProgramPace(products=1.05, tensor_parallel=0.5),
     pace=ProgramPace(products=1.05, tensor_parallel=0.5, expert_parallel=0.6),
 )
 
@@ -107,6 +117,10 @@ MEGATRON_DEEPSPEED: Final = replace(
         # The engine's own: world, model, and a pair with either neighbour in the pipeline.
         further_groups=4,
     ),
+    limits=framework_limits.MEGATRON_DEEPSPEED,
+    refused_precisions=_BEYOND_SCALED_FP8,
+    versions=(),
+    version="",
 )
 
 PYTORCH: Final = Framework(
@@ -134,6 +148,9 @@ PYTORCH: Final = Framework(
     kept=replace(EAGER, logit_bytes=EAGER.logit_bytes + 2),
     # Eager or compiled, and RMS norms fused or not: releases differ.
     footprint=Footprint(fragmentation_fraction=0.06, state_error=0.02, transient_error=0.1),
+    limits=framework_limits.PYTORCH,
+    versions=("2.13",),
+    version="2.13",
 )
 
 TORCHTITAN: Final = replace(
@@ -147,6 +164,9 @@ TORCHTITAN: Final = replace(
     kept=EAGER,
     refused_precisions=(Precision.FP16,),
     default_sequence_parallel=True,
+    limits=framework_limits.TORCHTITAN,
+    versions=("0.1", "0.2", "0.3"),
+    version="0.3",
 )
 
 DEEPSPEED: Final = replace(
@@ -172,6 +192,10 @@ DEEPSPEED: Final = replace(
     kept=replace(EAGER, logit_bytes=EAGER.logit_bytes + 4),
     # AutoTP splits the products of the layers alone.
     splits_vocabulary=False,
+    limits=framework_limits.DEEPSPEED,
+    refused_precisions=(Precision.FP8, *_BEYOND_SCALED_FP8),
+    versions=("0.16", "0.17", "0.18", "0.19"),
+    version="0.19",
 )
 
 NANOTRON: Final = replace(
@@ -209,6 +233,10 @@ NANOTRON: Final = replace(
     scatters_transfers=False,
     overlaps_gradient_reduction=False,
     overlaps_parameter_gather=False,
+    limits=framework_limits.NANOTRON,
+    refused_precisions=(Precision.FP8, *_BEYOND_SCALED_FP8),
+    versions=("0.4",),
+    version="0.4",
     pace=ProgramPace(products=1.1, data_parallel=2.7, pipelined_launch_seconds=6e-5),
 )
 
@@ -225,6 +253,10 @@ COMPOSER: Final = replace(
     context_parallel=False,
     attention_pace={"ampere": 1.9, "hopper": 3.5},
     memory_pass_pace=2.2,
+    limits=framework_limits.COMPOSER,
+    refused_precisions=_BEYOND_SCALED_FP8,
+    versions=("0.22",),
+    version="0.22",
     pace=ProgramPace(data_parallel=2.5),
 )
 
@@ -232,7 +264,9 @@ MAXTEXT: Final = replace(
     PYTORCH,
     name="maxtext",
     description="MaxText: JAX sharding over fsdp, tensor, context and pipeline axes",
-    schedules=(ScheduleName.ONE_FORWARD_ONE_BACKWARD, ScheduleName.INTERLEAVED),
+    # The pipeline is a loop that JAX differentiates: every forward pass, then every backward pass. Its
+    # repeats (num_pipeline_repeats) are such loops over several chunks, which no known schedule plays.
+    schedules=(ScheduleName.GPIPE,),
     zero_stages=(ZeroStage.NONE, ZeroStage.OPTIMIZER, ZeroStage.PARAMETERS),
     recompute=_WHOLE_LAYERS,
     recompute_grain=Grain.JOB,
@@ -244,6 +278,11 @@ MAXTEXT: Final = replace(
     saves_gathered_inputs=False,
     kept=FUSED,
     launch_seconds_per_kernel=1e-6,
+    limits=framework_limits.MAXTEXT,
+    versions=("0.2",),
+    version="0.2",
+    uneven_by_default=False,
+    empty_ends=False,
 )
 
 ANY: Final = replace(
@@ -257,6 +296,9 @@ ANY: Final = replace(
     vocabulary_multiple=1,
     default_zero_stage=ZeroStage.NONE,
     uneven_by_default=True,
+    limits=framework_limits.NO_LIMITS,
+    versions=(),
+    version="",
 )
 
 FRAMEWORKS: Final[Mapping[str, Framework]] = {
@@ -276,11 +318,14 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
 }
 
 
-def framework_by_name(name: str, *, pointer: str = "/job/framework") -> Framework:
-    """Return a framework's traits; UnknownName with the nearest names otherwise."""
+def framework_by_name(name: str, *, version: str | None = None, pointer: str = "/job/framework") -> Framework:
+    """Return a framework's traits, in a release of it or in the newest that is known.
+
+    Raises UnknownName with the nearest names, or with the known releases.
+    """
     framework = FRAMEWORKS.get(name)
     if framework is None:
         raise UnknownName(
             f"unknown framework {name!r}", pointer=pointer, nearest_legal=nearest_names(name, FRAMEWORKS)
         )
-    return framework
+    return in_release(framework, version, pointer=f"{pointer}_version")

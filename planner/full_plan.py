@@ -10,10 +10,11 @@ from planner.cost.pipeline import Assignment
 from planner.errors import InvalidRequest
 from planner.expansion import FixedPlan, with_modules
 from planner.framework import Framework
+from planner.framework_rules import layer_violations
 from planner.job import Loss
-from planner.legality import Setting
 from planner.placement import NodeGroups, placed_groups, stage_placement
 from planner.reference_layers import with_reference_layers, without_reference_layers
+from planner.setting import Setting
 from planner.strategy import (
     Chunk,
     LayerOffload,
@@ -61,11 +62,13 @@ def read_full_plan(plan: TrainingPlan, setting: Setting) -> FixedPlan:
     violations = tuple(_chain_violations(plan, chunks, setting.body))
     if violations:
         return FixedPlan(layout=layout, assignment=None, violations=(*violations, *placed.violations))
+    assignment = tuple(_counts(chunk, counted, options, setting) for chunk in chunks)
+    layers = layer_violations(setting, layout, tuple(map(sum, assignment)))
     return FixedPlan(
         layout=layout,
-        assignment=tuple(_counts(chunk, counted, options, setting) for chunk in chunks),
+        assignment=assignment,
         node_groups=placed.node_groups,
-        violations=placed.violations,
+        violations=(*layers, *placed.violations),
     )
 
 

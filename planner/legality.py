@@ -1,93 +1,37 @@
-"""Which plans the model, the cluster and the framework allow; each rule with the nearest legal values."""
+"""Which plans the model, the cluster and the framework allow; each rule with the nearest legal values.
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+What the model and the cluster demand stands here, what frameworks add in `planner.framework_rules`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from planner.cluster import Cluster
-from planner.framework import Framework
-from planner.job import AttentionKind, Job
-from planner.strategy import (
-    Batch,
-    Layout,
-    Mesh,
-    RecomputeMode,
-    Schedule,
-    ScheduleName,
-    Violation,
+from planner.framework_rules import framework_violations
+from planner.job import AttentionKind
+from planner.limits import LAYER_MODULES
+from planner.setting import (
+    EXPERT_AXES,
+    Setting,
+    degree_is_legal,
+    divisors,
+    legal_degrees,
+    legal_tensor_parallel,
+    nearest_values,
 )
-from planner.workload.body import Body, body_of
-from planner.workload.dispatch import EXPERT_AXIS, EXPERT_TENSOR_AXIS
-from planner.workload.layers import Split, Workload
+from planner.strategy import Layout, Mesh, RecomputeMode, ScheduleName, Violation
+from planner.workload.layers import Cut
+from planner.workload.operators import Module
 
-EXPERT_AXES: Final = (EXPERT_AXIS, EXPERT_TENSOR_AXIS)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Setting:
-    """What a layout is judged against."""
-
-    workload: Workload
-    cluster: Cluster
-    job: Job
-    framework: Framework
-    body: Body = field(init=False, compare=False, repr=False)
-    """The workload's chain as stages see it."""
-    splits: tuple[Split, ...] = field(init=False, compare=False, repr=False)
-    """What the parallel degrees have to divide, over all layers."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "body", body_of(self.workload))
-        found = {split: None for run in self.workload.runs for split in run.layer.splits}
-        object.__setattr__(self, "splits", tuple(found))
-
-    @property
-    def num_layers(self) -> int:
-        """Layers that are split over stages."""
-        return self.body.num_layers
-
-    @property
-    def sequence_lengths(self) -> tuple[int, ...]:
-        """Lengths of a sample's sequences: the job's, and the decoder's where it has its own."""
-        own = {getattr(getattr(run.layer, "stream", None), "length", None) for run in self.workload.runs}
-        return tuple(sorted(length for length in {self.job.sequence_length, *own} if length is not None))
-
-    def splits_over(self, axis: str) -> tuple[Split, ...]:
-        """Return what the degree of an axis has to divide."""
-        return tuple(split for split in self.splits if split.axis == axis)
-
-
-def divisors(number: int) -> tuple[int, ...]:
-    """Return all divisors of a positive number in ascending order."""
-    small = [i for i in range(1, int(number**0.5) + 1) if number % i == 0]
-    return tuple(sorted({*small, *(number // i for i in small)}))
-
-
-def nearest_values(value: int, legal: Iterable[int], *, limit: int = 3) -> tuple[int, ...]:
-    """Return up to ``limit`` legal values nearest to ``value`` (by ratio), in ascending order."""
-    target = max(value, 1)
-    ranked = sorted(legal, key=lambda other: (max(other, target) / max(min(other, target), 1), other))
-    return tuple(sorted(ranked[:limit]))
-
-
-def degree_is_legal(setting: Setting, axis: str, degree: int) -> bool:
-    """Whether everything that an axis splits comes out even."""
-    return all(split.allows(degree) for split in setting.splits_over(axis))
-
-
-def legal_degrees(setting: Setting, axis: str) -> tuple[int, ...]:
-    """Return every degree of an axis that the model allows, in ascending order.
-
-    Where nothing bounds it the number of devices does.
-    """
-    pieces = [split.pieces for split in setting.splits_over(axis) if not split.replicate]
-    candidates = divisors(min(pieces, default=setting.cluster.num_devices))
-    return tuple(degree for degree in candidates if degree_is_legal(setting, axis, degree))
-
-
-def legal_tensor_parallel(setting: Setting) -> tuple[int, ...]:
-    """Return every tensor-parallel degree that the model allows."""
-    return legal_degrees(setting, "tensor_parallel")
+__all__ = [
+    "EXPERT_AXES",
+    "Setting",
+    "degree_is_legal",
+    "divisors",
+    "layout_violations",
+    "legal_degrees",
+    "legal_tensor_parallel",
+    "nearest_values",
+]
 
 
 def sequence_is_legal(setting: Setting, layout: Layout) -> bool:
@@ -107,20 +51,24 @@ def batch_is_legal(setting: Setting, layout: Layout) -> bool:
     return samples == setting.job.global_batch_size and layout.batch.num_micro_batches > 0
 
 
+_DEGREES: Final = ("data_parallel", "tensor_parallel", "context_parallel", "pipeline_parallel", *EXPERT_AXES)
+
+
 def layout_violations(setting: Setting, layout: Layout) -> tuple[Violation, ...]:
-    """Return every rule that a layout breaks, as pointers into the plan."""
-    return tuple(violation for rule in _RULES for violation in rule(setting, layout))
+    """Return every rule that a layout breaks, as pointers into the plan: the model's, the framework's."""
+    found = tuple(violation for rule in _RULES for violation in rule(setting, layout))
+    # What is no number of ranks is no matter for a framework.
+    return found if _is_nonsense(layout) else (*found, *framework_violations(setting, layout))
+
+
+def _is_nonsense(layout: Layout) -> bool:
+    mesh = layout.mesh
+    return layout.schedule.virtual_stages < 1 or any(getattr(mesh, word) < 1 for word in _DEGREES)
 
 
 def _positive_degrees(_setting: Setting, layout: Layout) -> Iterator[Violation]:
     mesh = layout.mesh
-    for word in (
-        "data_parallel",
-        "tensor_parallel",
-        "context_parallel",
-        "pipeline_parallel",
-        *EXPERT_AXES,
-    ):
+    for word in _DEGREES:
         if getattr(mesh, word) < 1:
             yield Violation(pointer=f"/plan/{word}", rule=f"{word} must be at least 1", nearest_legal=(1,))
 
@@ -130,10 +78,10 @@ def _tensor_parallel(setting: Setting, layout: Layout) -> Iterator[Violation]:
 
 
 def _uneven_splits(setting: Setting, axis: str, degree: int) -> Iterator[Violation]:
-    """Check that the degree of an axis divides what it splits."""
-    if degree < 1 or degree_is_legal(setting, axis, degree):
+    """Check that the degree of an axis divides what it splits, whatever the framework."""
+    splits = [split for split in setting.model_splits if split.axis == axis]
+    if degree < 1 or all(split.allows(degree) for split in splits):
         return
-    splits = setting.splits_over(axis)
     divided = [f"{split.pieces} ({split.name})" for split in splits if not split.replicate]
     copied = [f"{split.pieces} ({split.name})" for split in splits if split.replicate]
     rule = f"{axis} ({degree}) must divide {_listed(divided)}"
@@ -252,14 +200,8 @@ def _spare_ends(setting: Setting) -> int:
     return 2 if setting.framework.empty_ends else 0
 
 
-def _schedule(setting: Setting, layout: Layout) -> Iterator[Violation]:
+def _schedule(_setting: Setting, layout: Layout) -> Iterator[Violation]:
     schedule, mesh = layout.schedule, layout.mesh
-    if schedule.name not in setting.framework.schedules:
-        yield Violation(
-            pointer="/plan/schedule",
-            rule=f"{setting.framework.name} has no {schedule.name} schedule",
-            nearest_legal=tuple(name.value for name in setting.framework.schedules),
-        )
     interleaved = schedule.name is ScheduleName.INTERLEAVED
     if interleaved != (schedule.virtual_stages > 1):
         yield Violation(
@@ -275,18 +217,10 @@ def _schedule(setting: Setting, layout: Layout) -> Iterator[Violation]:
             nearest_legal=(1,),
         )
     elif interleaved:
-        yield from _interleaving(setting, layout)
+        yield from _interleaving(layout)
 
 
-def interleaving_fits(setting: Setting, mesh: Mesh, batch: Batch, schedule: Schedule) -> bool:
-    """Whether the micro-batches fill the groups in which chunks take turns."""
-    stages, passes = mesh.pipeline_parallel, batch.num_micro_batches
-    group = schedule.interleave_group_size or stages
-    starved = setting.framework.interleaving_needs_full_groups and 0 < passes % group < stages
-    return passes >= stages and not starved
-
-
-def _interleaving(setting: Setting, layout: Layout) -> Iterator[Violation]:
+def _interleaving(layout: Layout) -> Iterator[Violation]:
     stages, passes = layout.mesh.pipeline_parallel, layout.batch.num_micro_batches
     group = layout.schedule.interleave_group_size or stages
     if group < stages or group > max(passes, stages):
@@ -296,41 +230,9 @@ def _interleaving(setting: Setting, layout: Layout) -> Iterator[Violation]:
             "micro-batches",
             nearest_legal=(stages,),
         )
-    elif not interleaving_fits(setting, layout.mesh, layout.batch, layout.schedule):
-        yield Violation(
-            pointer="/plan/virtual_stages",
-            rule=f"interleaving {stages} stages needs the micro-batches ({passes}) to fill groups of {group}",
-            nearest_legal=(1,),
-        )
 
 
-def _framework_axes(setting: Setting, layout: Layout) -> Iterator[Violation]:
-    """Check that the framework has the axes that a mesh uses."""
-    framework = setting.framework
-    for word in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
-        if getattr(layout.mesh, word) > 1 and not getattr(framework, word):
-            yield Violation(
-                pointer=f"/plan/{word}", rule=f"{framework.name} has no {word}", nearest_legal=(1,)
-            )
-
-
-def _sharding(setting: Setting, layout: Layout) -> Iterator[Violation]:
-    stage = layout.sharding.zero_stage
-    if stage not in setting.framework.zero_stages:
-        yield Violation(
-            pointer="/plan/zero_stage",
-            rule=f"{setting.framework.name} has no ZeRO stage {stage.value}",
-            nearest_legal=nearest_values(
-                stage.value, [legal.value for legal in setting.framework.zero_stages]
-            ),
-        )
-    elif layout.mesh.pipeline_parallel > 1 and stage not in setting.framework.pipeline_zero_stages:
-        legal = [entry.value for entry in setting.framework.pipeline_zero_stages]
-        yield Violation(
-            pointer="/plan/zero_stage",
-            rule=f"{setting.framework.name} runs no pipeline with ZeRO stage {stage.value}",
-            nearest_legal=nearest_values(stage.value, legal),
-        )
+def _sharding(_setting: Setting, layout: Layout) -> Iterator[Violation]:
     replicas = layout.mesh.data_parallel * layout.mesh.context_parallel
     for word in ("parameters", "gradients", "optimizer"):
         size = getattr(layout.sharding, word)
@@ -343,28 +245,39 @@ def _sharding(setting: Setting, layout: Layout) -> Iterator[Violation]:
 
 
 def _experts(setting: Setting, layout: Layout) -> Iterator[Violation]:
-    mesh, framework = layout.mesh, setting.framework
     for word in EXPERT_AXES:
-        degree = getattr(mesh, word)
+        degree = getattr(layout.mesh, word)
         if degree > 1 and not setting.splits_over(word):
             rule = f"{setting.workload.name} has no experts to spread"
             yield Violation(pointer=f"/plan/{word}", rule=rule, nearest_legal=(1,))
-        elif degree > 1 and not getattr(framework, word):
-            yield Violation(
-                pointer=f"/plan/{word}", rule=f"{framework.name} has no {word}", nearest_legal=(1,)
-            )
         else:
             yield from _uneven_splits(setting, word, degree)
-    yield from _expert_ranks(mesh)
-    if not experts_allow(framework, mesh):
-        rule = f"{framework.name} runs experts beside tensor parallelism with sequence parallelism only"
-        yield Violation(pointer="/plan/sequence_parallel", rule=rule, nearest_legal=(True,))
+    yield from _expert_ranks(layout.mesh)
 
 
-def experts_allow(framework: Framework, mesh: Mesh) -> bool:
-    """Whether a framework runs expert parallelism beside the mesh's kind of tensor parallelism."""
-    both = mesh.expert_parallel > 1 and mesh.tensor_parallel > 1
-    return not (both and framework.experts_need_sequence_parallel and not mesh.sequence_parallel)
+def _recompute(setting: Setting, layout: Layout) -> Iterator[Violation]:
+    """Check that the modules that are computed again are there; what is no module, frameworks answer."""
+    wanted = [
+        Module(name)
+        for option in layout.recompute
+        if option.mode is RecomputeMode.SELECTIVE
+        for name in option.modules
+        if name in set(Module)
+    ]
+    for module in wanted:
+        if module not in (present := _modules(setting)):
+            legal = [name for name in LAYER_MODULES if Module(name) in present]
+            yield Violation(
+                pointer="/plan/recompute",
+                rule=f"no layer of {setting.workload.name} has the module {module.value!r}",
+                nearest_legal=tuple(legal),
+            )
+
+
+def _modules(setting: Setting) -> set[Module]:
+    """Return the modules of all layers."""
+    cut = Cut(micro_batch_size=1, sequence_length=min(setting.sequence_lengths, default=1))
+    return {operator.module for run in setting.workload.runs for operator in run.layer.operators(cut)}
 
 
 def _expert_ranks(mesh: Mesh) -> Iterator[Violation]:
@@ -381,26 +294,6 @@ def _expert_ranks(mesh: Mesh) -> Iterator[Violation]:
     )
 
 
-def _recompute(setting: Setting, layout: Layout) -> Iterator[Violation]:
-    legal = {option.mode for option in setting.framework.recompute}
-    for option in layout.recompute:
-        if option.mode not in legal:
-            yield Violation(
-                pointer="/plan/recompute",
-                rule=f"{setting.framework.name} cannot recompute {option.mode}",
-                nearest_legal=tuple(sorted(mode.value for mode in legal)),
-            )
-        for module in option.modules:
-            if option.mode is RecomputeMode.SELECTIVE and module not in _RECOMPUTABLE:
-                yield Violation(
-                    pointer="/plan/recompute",
-                    rule=f"no module {module!r} can be recomputed on its own",
-                    nearest_legal=_RECOMPUTABLE,
-                )
-
-
-_RECOMPUTABLE = ("core_attention",)
-
 _RULES: tuple[Callable[[Setting, Layout], Iterator[Violation]], ...] = (
     _positive_degrees,
     _tensor_parallel,
@@ -409,7 +302,6 @@ _RULES: tuple[Callable[[Setting, Layout], Iterator[Violation]], ...] = (
     _batch,
     _pipeline,
     _schedule,
-    _framework_axes,
     _sharding,
     _experts,
     _recompute,

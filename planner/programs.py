@@ -50,4 +50,4 @@ def traits_of(name: str, version: str | None, *, pointer: str = "/job/framework"
     program = PROGRAMS.get(version or "")
     if program is not None and program.name == name:
         return program
-    return framework_by_name(name, pointer=pointer)
+    return framework_by_name(name, version=version, pointer=pointer)

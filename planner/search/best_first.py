@@ -18,11 +18,12 @@ from planner.job import SolverLimits
 from planner.search.bounds import lower_bound_ns, rules_out, spread_bound_ns
 from planner.search.evening import evened
 from planner.search.master import Excluded, Solution, solve
-from planner.search.meshes import Space, meshes, schedules, space_size, variants
+from planner.search.meshes import Space, can_split_freely, meshes, schedules, space_size, variants
 from planner.search.point_master import solve_evenly
 from planner.search.ranking import layout_rank
 from planner.search.solver import WorkLimits
 from planner.search.span_master import solve_in_order
+from planner.search.usual_split import play_usual_split
 from planner.strategy import Batch, Layout, Mesh
 from planner.units import Seconds
 
@@ -136,7 +137,7 @@ class _Search:
     def _conclude(self) -> None:
         """Say how the search ended: with everything ruled out, or with what is left as the bound."""
         best = self.outcome.best
-        if best is not None:
+        if best is not None and can_split_freely(self._space.setting.framework):
             split = evened(best.problem, best.assignment, makespan_ns=best.makespan_ns)
             best = self.outcome.best = replace(best, assignment=split)
         left = [*self._unproven_ns, *(node.bound_ns for node in (*self._open[:1], *self._put_off))]
@@ -192,12 +193,20 @@ class _Search:
             deterministic_seconds=WORK_LEVELS[node.tries],
             wall_clock_seconds=max(self._deadline - time.monotonic(), 0.0),
         )
-        solved = _solver(node.problem)(node.problem, cutoff_ns=cutoff, limits=limits)
+        solved = self._solved(node.layout, node.problem, cutoff, limits)
         self.outcome.solved += node.tries == 0
         if isinstance(solved, Solution):
             self._keep(node.layout, node.problem, solved)
         if solved.lower_bound_ns is not None:
             self._put_off_unless_settled(node, solved.lower_bound_ns)
+
+    def _solved(
+        self, layout: Layout, problem: PipelineProblem, cutoff_ns: int | None, limits: WorkLimits
+    ) -> Solution | Excluded:
+        """Return a layout's best plan, or its only one where the framework spreads the layers itself."""
+        if problem.shape.num_stages > 1 and not can_split_freely(self._space.setting.framework):
+            return play_usual_split(problem, layout, self._space.setting, cutoff_ns=cutoff_ns)
+        return _solver(problem)(problem, cutoff_ns=cutoff_ns, limits=limits)
 
     def _cutoff_ns(self, layout: Layout) -> int | None:
         """Return the longest step with which a layout would still be preferred to the best."""

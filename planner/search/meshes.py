@@ -4,28 +4,31 @@ They come in three steps, so that one cheap bound can rule out many at once: mes
 their variants in sharding and recomputation, and the variants' schedules.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import comb
 from typing import Final
 
 from planner.errors import IllegalChoice, InvalidRequest
 from planner.expansion import zero_sharding
-from planner.framework import Grain
+from planner.framework import Framework, Grain
+from planner.framework_rules import broken, decided_by, rules_of
 from planner.job import AttentionKind, Constraints
-from planner.legality import (
+from planner.legality import layout_violations
+from planner.limits import LayerSplit
+from planner.names import nearest_names
+from planner.rules.layers import comes_out
+from planner.rules.pipeline import ACCUMULATION
+from planner.rules.rule import Part, Proposal, Rule
+from planner.setting import (
     EXPERT_AXES,
     Setting,
     degree_is_legal,
     divisors,
-    experts_allow,
-    interleaving_fits,
-    layout_violations,
     legal_tensor_parallel,
     nearest_values,
 )
-from planner.names import nearest_names
 from planner.strategy import (
     Batch,
     Layout,
@@ -34,6 +37,7 @@ from planner.strategy import (
     RecomputeMode,
     Schedule,
     ScheduleName,
+    Sharding,
     Violation,
     ZeroStage,
 )
@@ -80,6 +84,16 @@ class Space:
     setting: Setting
     constraints: Constraints
     num_devices: int
+    rules: tuple[Rule, ...] = field(init=False, compare=False, repr=False)
+    """The rules that the framework adds."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rules", rules_of(self.setting.framework))
+
+    def runs(self, layout: Layout, *, decided: Collection[Part]) -> bool:
+        """Whether the framework runs a layout, as far as its decided parts go."""
+        proposal = Proposal(setting=self.setting, layout=layout)
+        return not broken(decided_by(self.rules, decided), proposal)
 
     def allowed(self, word: str, value: float) -> bool:
         """Whether constraints let a dimension take a value."""
@@ -113,11 +127,25 @@ def _check_word(word: str, *, section: str) -> None:
     )
 
 
+_BATCHED: Final = frozenset({Part.MESH, Part.BATCH})
+_SHARDED: Final = frozenset({Part.MESH, Part.BATCH, Part.SHARDING, Part.RECOMPUTE})
+_SCHEDULED: Final = frozenset({Part.MESH, Part.BATCH, Part.SCHEDULE})
+STEPS: Final = (_BATCHED, _SHARDED, _SCHEDULED)
+"""What is decided after each step; a rule that reads parts of two steps could not be asked in time."""
+
+
+def _bare(mesh: Mesh, batch: Batch) -> Layout:
+    """Return a layout of which no more than mesh and batch is decided."""
+    return Layout(mesh=mesh, batch=batch, schedule=Schedule(), sharding=Sharding(), recompute=())
+
+
 def meshes(space: Space) -> Iterator[tuple[Mesh, Batch]]:
     """Yield every legal mesh with every legal batch on it."""
     for mesh in _meshes(space):
         if _sequence_splits(space, mesh):
-            yield from ((mesh, batch) for batch in _batches(space, mesh))
+            for batch in _batches(space, mesh):
+                if space.runs(_bare(mesh, batch), decided=_BATCHED):
+                    yield mesh, batch
 
 
 def variants(space: Space, mesh: Mesh, batch: Batch) -> Iterator[Layout]:
@@ -126,19 +154,35 @@ def variants(space: Space, mesh: Mesh, batch: Batch) -> Iterator[Layout]:
     for zero_stage in _zero_stages(space, mesh):
         sharding = zero_sharding(zero_stage, replicas=replicas, framework=space.setting.framework)
         for recompute in _recompute_choices(space):
-            yield Layout(mesh=mesh, batch=batch, schedule=Schedule(), sharding=sharding, recompute=recompute)
+            layout = replace(_bare(mesh, batch), sharding=sharding, recompute=recompute)
+            if space.runs(layout, decided=_SHARDED):
+                yield layout
 
 
 def schedules(space: Space, mesh: Mesh, batch: Batch) -> Iterator[Schedule]:
     """Yield every legal schedule of a mesh and batch, fewest virtual stages first."""
     stages, framework = mesh.pipeline_parallel, space.setting.framework
-    spare = 2 if framework.empty_ends else 0
-    most = (space.setting.num_layers + spare) // stages
+    most = (space.setting.num_layers + _spare_ends(framework, stages)) // stages
+    names = (
+        framework.schedules
+        if stages > 1
+        else tuple({ACCUMULATION: None} | dict.fromkeys(framework.schedules))
+    )
     for virtual_stages in range(1, most + 1 if stages > 1 else 2):
-        for name in framework.schedules:
+        for name in names:
             schedule = Schedule(name=name, virtual_stages=virtual_stages)
             if _is_considered(space, mesh, batch, schedule):
                 yield schedule
+
+
+def _spare_ends(framework: Framework, stages: int) -> int:
+    """Return the chunks that may hold no decoder layer: the embedding's and the head's."""
+    return 2 if framework.empty_ends and stages > 1 and can_split_freely(framework) else 0
+
+
+def can_split_freely(framework: Framework) -> bool:
+    """Whether a search may give each stage the layers that suit it; else it spreads them evenly."""
+    return framework.limits.layer_split is LayerSplit.ANY
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,19 +195,21 @@ class SpaceSize:
 
 def space_size(space: Space) -> SpaceSize:
     """Count the layouts and plans of a space."""
-    modes = [len(choice) for choice in _recompute_choices(space)]
     layouts, plans = 0, 0.0
     for mesh, batch in meshes(space):
-        of_mesh = len(_zero_stages(space, mesh)) * sum(1 for _ in schedules(space, mesh, batch))
-        layouts += of_mesh * len(modes)
-        plans += of_mesh * sum(_placements(space, mesh.pipeline_parallel, options) for options in modes)
+        num_schedules = sum(1 for _ in schedules(space, mesh, batch))
+        options = [len(layout.recompute) for layout in variants(space, mesh, batch)] if num_schedules else []
+        layouts += num_schedules * len(options)
+        plans += num_schedules * sum(_placements(space, mesh.pipeline_parallel, count) for count in options)
     return SpaceSize(layouts=layouts, plans=plans)
 
 
 def _placements(space: Space, stages: int, options: int) -> float:
     """Return the ways to give every stage its layers and every layer one of some options."""
-    spare = 2 if space.setting.framework.empty_ends and stages > 1 else 0
-    return _ways_to_place(space.setting.num_layers, stages, spare=spare, options=options)
+    framework, layers = space.setting.framework, space.setting.num_layers
+    if stages > 1 and not can_split_freely(framework):
+        return float(min(options**layers, MOST_COUNTED))
+    return _ways_to_place(layers, stages, spare=_spare_ends(framework, stages), options=options)
 
 
 @cache
@@ -187,7 +233,7 @@ def dimensions(space: Space) -> dict[str, str]:
             words[word] = "searched"
     if words["num_micro_batches"] == "searched":
         words["num_micro_batches"] = f"searched, steps of up to {MOST_PASSES} passes"
-    words["layers_per_stage"] = "searched"
+    words["layers_per_stage"] = _layer_words(space.setting.framework)
     words["layers_per_virtual_stage"] = "not searched: a stage's layers spread evenly over its chunks"
     if not space.setting.splits_over("expert_parallel"):
         words |= dict.fromkeys(EXPERT_AXES, "fixed by the model: it has no experts")
@@ -195,6 +241,15 @@ def dimensions(space: Space) -> dict[str, str]:
         words[word] = "not searched: the default"
     words["offload"] = "forbidden by user" if "offload" in space.constraints.forbid else "not searched: none"
     return words | _fixed_by_framework(space, words)
+
+
+def _layer_words(framework: Framework) -> str:
+    match framework.limits.layer_split:
+        case LayerSplit.ANY:
+            return "searched"
+        case LayerSplit.ENDS:
+            return "not searched: equally many"
+    return "fixed by framework"
 
 
 def _fixed_by_framework(space: Space, words: Mapping[str, str]) -> dict[str, str]:
@@ -247,15 +302,14 @@ def _with_experts(space: Space, meshes: Iterator[Mesh]) -> Iterator[Mesh]:
         for expert in _expert_degrees(space, EXPERT_AXIS, ranks):
             for tensor in _expert_degrees(space, EXPERT_TENSOR_AXIS, mesh.tensor_parallel):
                 spread = replace(mesh, expert_parallel=expert, expert_tensor_parallel=tensor)
-                if ranks % (expert * tensor) == 0 and experts_allow(space.setting.framework, spread):
+                if ranks % (expert * tensor) == 0:
                     yield spread
 
 
 def _expert_degrees(space: Space, axis: str, ranks: int) -> list[int]:
     """Return the degrees of an axis of experts: those that divide the ranks, 1 where there are none."""
     setting = space.setting
-    has_axis = setting.splits_over(axis) and getattr(setting.framework, axis)
-    degrees = divisors(ranks) if has_axis else (1,)
+    degrees = divisors(ranks) if setting.splits_over(axis) else (1,)
     return [
         degree for degree in degrees if degree_is_legal(setting, axis, degree) and space.allowed(axis, degree)
     ]
@@ -334,10 +388,20 @@ def _is_considered(space: Space, mesh: Mesh, batch: Batch, schedule: Schedule) -
         return False
     if fixed is None and mesh.pipeline_parallel == 1 and schedule.name is ScheduleName.GPIPE:
         return False  # without stages every schedule is gradient accumulation; 1F1B keeps the least
-    passes = 2 * mesh.pipeline_parallel * schedule.virtual_stages * batch.num_micro_batches
-    if passes > MOST_PASSES:
+    chunks = mesh.pipeline_parallel * schedule.virtual_stages
+    if 2 * chunks * batch.num_micro_batches > MOST_PASSES or not _can_be_filled(space, chunks):
         return False
-    return not interleaved or interleaving_fits(space.setting, mesh, batch, schedule)
+    return space.runs(replace(_bare(mesh, batch), schedule=schedule), decided=_SCHEDULED)
+
+
+def _can_be_filled(space: Space, chunks: int) -> bool:
+    """Whether the framework can spread the layers over so many chunks."""
+    framework, layers = space.setting.framework, space.setting.num_layers
+    return (
+        chunks == 1
+        or can_split_freely(framework)
+        or comes_out(framework, num_layers=layers, num_chunks=chunks)
+    )
 
 
 def why_nothing_is_legal(space: Space) -> IllegalChoice:

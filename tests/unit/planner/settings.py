@@ -3,9 +3,9 @@
 from planner.cluster_presets import cluster_from_preset
 from planner.frameworks import framework_by_name
 from planner.job import AttentionKind, Constraints, Job, SolverLimits
-from planner.legality import Setting
 from planner.planning import PlanRequest
 from planner.profile import builtin_profile
+from planner.setting import Setting
 from planner.workload.presets import preset_workload
 
 
@@ -17,6 +17,7 @@ def setting(
     global_batch_size: int = 128,
     sequence_length: int = 8192,
     framework: str = "megatron-core",
+    version: str | None = None,
     attention: AttentionKind = AttentionKind.FLASH,
     num_layers: int | None = None,
 ) -> Setting:
@@ -29,9 +30,10 @@ def setting(
             global_batch_size=global_batch_size,
             sequence_length=sequence_length,
             framework=framework,
+            framework_version=version,
             attention=attention,
         ),
-        framework=framework_by_name(framework),
+        framework=framework_by_name(framework, version=version),
     )
 
 

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InvalidRequest
-from planner.expansion import even_split, expand_short_plan, weighed_split, zero_sharding
+from planner.expansion import expand_short_plan, zero_sharding
 from planner.framework import FULL_RECOMPUTE, SELECTIVE_RECOMPUTE
 from planner.frameworks import FRAMEWORKS
 from planner.full_plan import full_plan, read_full_plan
+from planner.layer_splits import even_split, weighed_split
 from planner.strategy import (
     Chunk,
     LayerOffload,

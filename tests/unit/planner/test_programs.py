@@ -1,5 +1,6 @@
 import pytest
 
+from planner.errors import UnknownName
 from planner.frameworks import FRAMEWORKS
 from planner.programs import PROGRAMS, traits_of
 
@@ -17,4 +18,7 @@ def test_a_version_that_names_a_program_has_its_traits() -> None:
 
 
 def test_a_program_is_known_on_its_own_framework_alone() -> None:
-    assert traits_of("nanotron", "sailor") is FRAMEWORKS["nanotron"]
+    with pytest.raises(UnknownName) as refused:
+        traits_of("nanotron", "sailor")
+    assert refused.value.pointer == "/job/framework_version"
+    assert refused.value.nearest_legal == FRAMEWORKS["nanotron"].versions

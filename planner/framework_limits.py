@@ -1,0 +1,117 @@
+"""What each training framework allows, in its newest known release.
+
+Sources: the checks of the releases themselves, read in their packages: Megatron-core 0.19.2, PyTorch 2.13
+(torch.distributed.pipelining), torchtitan 0.3.0, DeepSpeed 0.19.8, nanotron 0.4, llm-foundry 0.22.0,
+MaxText 0.2.5; for Megatron-DeepSpeed its arguments and its MoE example. `planner.releases` says how
+older ones differ.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from planner.limits import ExpertLimits, ExpertRanks, ExpertTensor, LayerSplit, Limits
+from planner.strategy import DEFAULT_RANK_ORDER, ZeroStage
+
+PIPELINE_INSIDE: Final = ("tensor_parallel", "context_parallel", "pipeline_parallel", "data_parallel")
+"""Stages of a pipeline on neighbouring ranks, replicas far apart."""
+WITHOUT_SHARDED_PARAMETERS: Final = (ZeroStage.NONE, ZeroStage.OPTIMIZER, ZeroStage.GRADIENTS)
+
+MEGATRON_MODULES: Final = {
+    "core_attn": "core_attention",
+    "mlp": "mlp",
+    "layernorm": "norm",
+    "moe": "moe",
+    "moe_act": "moe_activation",
+    "shared_experts": "shared_experts",
+    "mla_up_proj": "latent_projection",
+}
+"""--recompute-modules; gdn_norm_out alone has no counterpart."""
+
+MEGATRON: Final = Limits(
+    # --use-tp-pp-dp-mapping.
+    rank_orders=(DEFAULT_RANK_ORDER, PIPELINE_INSIDE),
+    recompute_modules=MEGATRON_MODULES,
+    # MoELayer.forward raises for tensor parallelism without sequence parallelism while training.
+    experts=ExpertLimits(need_sequence_parallel=True),
+)
+
+MEGATRON_DEEPSPEED: Final = Limits(
+    copies_heads=False,
+    # GPTModelPipe hands its layers to PipelineModule with partition_method="type:transformer".
+    layer_split=LayerSplit.OWN,
+    context_parallel_schemes=(),
+    grouped_states=(),
+    recompute_modules={},
+    # ds_pretrain_gpt_1.3B_MoE128.sh: "MoE is not compatible with pipeline parallel".
+    experts=ExpertLimits(
+        ranks=ExpertRanks.DATA,
+        tensor=ExpertTensor.ONE_OR_SAME,
+        with_pipeline=False,
+        zero_stages=WITHOUT_SHARDED_PARAMETERS,
+    ),
+)
+
+PYTORCH: Final = Limits(
+    # DTensor shards the heads of a view: each rank needs whole ones.
+    copies_heads=False,
+    context_parallel_schemes=("ring",),
+    # Schedule1F1B and ScheduleInterleaved1F1B raise for other numbers of micro-batches.
+    spare_stages=0,
+    interleaved_fill_rounds=True,
+    experts=ExpertLimits(spread=False, own_layers=False, tensor=ExpertTensor.ONE_OR_SAME),
+)
+
+TORCHTITAN: Final = replace(
+    PYTORCH,
+    recompute_modules={},
+    # ParallelDims makes "efsdp" of dp_shard x cp x tp / ep and does not check that it comes out even.
+    experts=ExpertLimits(ranks=ExpertRanks.SHARDS, tensor=ExpertTensor.SAME_UNLESS_SPREAD),
+)
+
+DEEPSPEED: Final = Limits(
+    copies_heads=False,
+    context_parallel_schemes=(),
+    # zero_hpz_partition_size; MiCS is gone.
+    grouped_states=("parameters",),
+    recompute_modules={},
+    # AutoEP, folded with AutoTP below stage 3 alone.
+    experts=ExpertLimits(
+        own_layers=False,
+        tensor=ExpertTensor.ONE_OR_SAME,
+        tensor_zero_stages=WITHOUT_SHARDED_PARAMETERS,
+    ),
+)
+
+NANOTRON: Final = Limits(
+    copies_heads=False,
+    # build_model balances the blocks' compute costs over stages.
+    layer_split=LayerSplit.OWN,
+    context_parallel_schemes=(),
+    grouped_states=(),
+    # OneForwardOneBackwardPipelineEngine asserts at least stages - 1 micro-batches.
+    spare_stages=1,
+    recompute_modules={},
+    experts=ExpertLimits(exist=False, spread=False, tensor=ExpertTensor.ONE),
+)
+
+COMPOSER: Final = Limits(
+    context_parallel_schemes=(),
+    recompute_modules={},
+    # moe_world_size: a mesh over FSDP's own ranks.
+    experts=ExpertLimits(ranks=ExpertRanks.DATA, tensor=ExpertTensor.ONE),
+)
+
+MAXTEXT: Final = Limits(
+    # The arguments of a jitted step are sharded evenly or refused.
+    copies_heads=False,
+    cuts_vocabulary_unevenly=False,
+    # num_pipeline_repeats: the stages times the layers of each must be the decoder's layers.
+    layer_split=LayerSplit.EVEN,
+    rank_orders=(),
+    micro_batches_fill_stages=True,
+    recompute_modules={},
+    # Experts over their own axis, which holds other samples; each expert's width over "tensor".
+    experts=ExpertLimits(ranks=ExpertRanks.DATA, tensor=ExpertTensor.SAME),
+)
+
+NO_LIMITS: Final = Limits(rank_orders=())

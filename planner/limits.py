@@ -1,0 +1,143 @@
+"""What a training framework allows, beyond having an axis, a schedule or a ZeRO stage at all.
+
+The defaults allow everything. `planner.rules` judges layouts by them; `planner.frameworks` says which
+framework, in which release, has which.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from planner.strategy import DEFAULT_RANK_ORDER, ZeroStage
+from planner.workload.operators import Module
+
+STATES: Final = ("parameters", "gradients", "optimizer")
+"""The states that groups of ranks share."""
+SCHEMES: Final = ("ring", "all_to_all", "all_gather", "mixed")
+"""The ways to split attention over context parallel."""
+LAYER_MODULES: Final[Mapping[str, str]] = {
+    module.value: module.value
+    for module in (
+        Module.CORE_ATTENTION,
+        Module.ATTENTION,
+        Module.LATENT_PROJECTION,
+        Module.MIXER,
+        Module.MLP,
+        Module.MOE,
+        Module.MOE_ACTIVATION,
+        Module.SHARED_EXPERTS,
+        Module.NORM,
+    )
+}
+"""The modules of a layer whose recomputation can be priced, under their own names."""
+
+
+class LayerSplit(StrEnum):
+    """Who says how many layers a chunk of a pipeline has."""
+
+    ANY = "any"
+    """The user, chunk by chunk."""
+    ENDS = "ends"
+    """The user, for the first and the last stage; those between have equal numbers."""
+    EVEN = "even"
+    """Nobody: all chunks have equal numbers."""
+    OWN = "own"
+    """The framework: evenly, or by their weights."""
+
+
+class ExpertRanks(StrEnum):
+    """The ranks of a stage that experts may be spread over."""
+
+    STAGE = "all"
+    DATA = "data_parallel"
+    SHARDS = "sharded"
+    """Those that share the parameters of the layers around the experts, and their tensor parallel."""
+
+
+class ExpertTensor(StrEnum):
+    """The degrees that one expert may be cut into."""
+
+    ANY = "any"
+    ONE = "1"
+    SAME = "tensor_parallel"
+    ONE_OR_SAME = "1 or tensor_parallel"
+    SAME_UNLESS_SPREAD = "tensor_parallel, 1 beside expert parallelism"
+    SAME_OR_ONE_IF_SPREAD = "tensor_parallel, or 1 beside expert parallelism"
+
+    def degrees(self, *, tensor_parallel: int, expert_parallel: int) -> tuple[int, ...] | None:
+        """Return the legal degrees, the usual one first; None for any."""
+        is_spread = expert_parallel > 1
+        match self:
+            case ExpertTensor.ONE:
+                return (1,)
+            case ExpertTensor.ONE_OR_SAME:
+                return (1, tensor_parallel)
+            case ExpertTensor.SAME_OR_ONE_IF_SPREAD if is_spread:
+                return (1, tensor_parallel)
+            case ExpertTensor.SAME_UNLESS_SPREAD if is_spread:
+                return (1,)
+            case ExpertTensor.ANY:
+                return None
+        return (tensor_parallel,)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExpertLimits:
+    """What a framework allows of mixtures of experts.
+
+    ``own_layers`` tells frameworks whose layers spread experts from those that leave a model's experts
+    as they are where no expert parallelism is asked for: only then do the other limits hold for any
+    model with experts.
+    """
+
+    exist: bool = True
+    spread: bool = True
+    own_layers: bool = True
+    ranks: ExpertRanks = ExpertRanks.STAGE
+    tensor: ExpertTensor = ExpertTensor.ANY
+    need_sequence_parallel: bool = False
+    """Whether tensor parallelism goes with sequence parallelism only."""
+    with_pipeline: bool = True
+    zero_stages: tuple[ZeroStage, ...] = tuple(ZeroStage)
+    tensor_zero_stages: tuple[ZeroStage, ...] = tuple(ZeroStage)
+    """ZeRO stages that go with expert and tensor parallelism together."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What a framework allows."""
+
+    copies_heads: bool = True
+    """Whether heads that are fewer than tensor-parallel ranks are copied to several."""
+    cuts_vocabulary_unevenly: bool = True
+    """Whether a vocabulary need not come out even, padded or not."""
+    layer_split: LayerSplit = LayerSplit.ANY
+    drops_layers: bool = False
+    """Whether layers that do not come out even are left out without a word."""
+    rank_orders: tuple[tuple[str, ...], ...] = (DEFAULT_RANK_ORDER,)
+    """Innermost first; none for any."""
+    context_parallel_schemes: tuple[str, ...] = SCHEMES
+    grouped_states: tuple[str, ...] = STATES
+    """The states that groups of fewer than all replicas may share."""
+    tensor_zero_stages: tuple[ZeroStage, ...] = tuple(ZeroStage)
+    """ZeRO stages that go with tensor parallelism."""
+    unsharded_alone: bool = False
+    """Whether replicas that share nothing go with no other axis."""
+    spare_stages: int | None = None
+    """How many more stages than micro-batches 1F1B runs with; None for any number."""
+    micro_batches_fill_stages: bool = False
+    """Whether a pipeline's micro-batches are a multiple of its stages, whatever the schedule."""
+    interleaved_fill_stages: bool = False
+    """The same for interleaved schedules."""
+    interleaved_fill_rounds: bool = False
+    """Whether interleaved micro-batches are a multiple of their number over that of stages, rounded down."""
+    recompute_modules: Mapping[str, str] = field(default_factory=lambda: LAYER_MODULES)
+    """What selective recomputation may name, by the framework's names."""
+    experts: ExpertLimits = ExpertLimits()
+
+    def module(self, name: str) -> str | None:
+        """Return the module that a name means, the framework's or the planner's own; None for none."""
+        if name in self.recompute_modules:
+            return self.recompute_modules[name]
+        return name if name in self.recompute_modules.values() else None
