@@ -89,7 +89,6 @@ MEGATRON_BRIDGE: Final = replace(
     unfused_precisions=(),
     versions=("0.6",),
     version="0.6",
-    pace=ProgramPace(products=1.05, tensor_parallel=0.5),
     pace=ProgramPace(products=1.05, tensor_parallel=0.5, expert_parallel=0.6),
 )
 
