@@ -16,6 +16,7 @@ from planner.validation.measured import UNKNOWN, Measured, measured_of
 from planner.validation.requests import Question, question_of
 from planner.validation.rows import Row, UnusableRow
 from planner.workload.sizes import UnfitValue
+from planner.workload.trainable import trained_workload
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +64,7 @@ class Evaluator:
         """Return the prediction of a row's plan; UnusableRow with the rule that the plan breaks."""
         request = question.request
         setting = Setting(
-            workload=request.workload,
+            workload=trained_workload(request.workload, request.job),
             cluster=request.cluster,
             job=request.job,
             framework=traits_of(request.job.framework, request.job.framework_version),

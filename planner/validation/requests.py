@@ -91,8 +91,6 @@ def plan_of(reader: Reader, software: Software, request: PlanRequest) -> ShortPl
 
 
 def _refuse_unpriced(row: Row) -> None:
-    if re.search(r"\b[Q]?LoRA\b", row.text("notes")):
-        raise UnusableRow("frozen weights (LoRA) are not priced yet")
     if row.text("offload").lower() not in {"", "none"}:
         raise UnusableRow("offload is not priced yet")
     schedule = re.search(r"\bschedule=([\w-]+)", row.text("notes"))

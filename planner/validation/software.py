@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from planner.framework import Framework
-from planner.job import AttentionKind, Job, Precision
+from planner.job import AttentionKind, Job, Precision, Trainable, TrainableKind
 from planner.optimizers import OPTIMIZERS, Optimizer
 from planner.programs import traits_of
 from planner.validation.rows import Reader, UnusableRow
@@ -102,6 +102,8 @@ PRECISIONS: Final[Mapping[str, Precision]] = {
     "nvfp4": Precision.NVFP4,
 }
 """Spellings; -cs and -ds are Transformer Engine's current and delayed scaling."""
+RECIPE_ADAPTERS: Final = Trainable(kind=TrainableKind.LORA, rank=16, targets=("linear_qkv",))
+"""Adapters of the performance recipes of NeMo and Megatron Bridge, where a row says no more than LoRA."""
 MIXED: Final = "amp_"
 FLASHLESS_DEVICES: Final = ("V100", "P100", "P4", "T4", "RTX-2080")
 """Devices before Ampere, which the flash-attention kernels do not run on."""
@@ -130,6 +132,7 @@ def job_of(reader: Reader, software: Software) -> Job:
         optimizer=_optimizer(reader),
         framework=software.framework,
         framework_version=software.program,
+        trainable=_trainable(reader),
         attention=_attention(reader, software.traits.default_attention(precision)),
     )
 
@@ -161,6 +164,13 @@ def _optimizer(reader: Reader) -> Optimizer:
     if optimizer is None:
         raise UnusableRow(f"optimizer {words[0]} is not priced yet")
     return optimizer
+
+
+def _trainable(reader: Reader) -> Trainable:
+    """Return what a row trains: adapters where its notes say so, as NeMo's recipes have them."""
+    if not re.search(r"\bLoRA\b", reader.row.text("notes")):
+        return Trainable()
+    return reader.default("trainable", RECIPE_ADAPTERS)
 
 
 def _attention(reader: Reader, usual: AttentionKind) -> AttentionKind:

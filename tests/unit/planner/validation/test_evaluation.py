@@ -56,3 +56,13 @@ def test_a_row_without_a_prediction_says_why(cells: dict[str, str], reason: str)
 def test_no_published_row_ends_in_an_error(path: Path) -> None:
     reasons = {outcome.skipped for outcome in Evaluator().outcomes(read_rows(path))}
     assert not [reason for reason in reasons if reason and reason.startswith("error")]
+
+
+def test_a_row_of_adapters_takes_less_memory_than_the_same_row_trained_as_a_whole() -> None:
+    whole, adapted = (
+        Evaluator().outcome(row(notes=notes)).prediction for notes in ("pre-training", "LoRA packed")
+    )
+    assert whole is not None
+    assert adapted is not None
+    assert adapted.memory[0].peak_bytes < whole.memory[0].peak_bytes
+    assert adapted.step_time_seconds < whole.step_time_seconds

@@ -113,7 +113,6 @@ def test_a_framework_that_spreads_layers_itself_is_left_to() -> None:
         ({"recompute": "full, 5 layers"}, "recomputation full, 5 layers is not priced yet"),
         ({"offload": "full"}, "offload is not priced yet"),
         ({"notes": "schedule=zbv; made up"}, "schedule zbv is not priced yet"),
-        ({"notes": "LoRA packed"}, "frozen weights"),
     ],
 )
 def test_a_plan_that_cannot_be_priced_is_refused(cells: dict[str, str], reason: str) -> None:

@@ -117,3 +117,12 @@ def test_an_optimizer_is_known_by_its_first_word() -> None:
 )
 def test_a_fork_is_known_by_what_the_row_says(cells: dict[str, str], program: str | None) -> None:
     assert software_of(Reader(row=row(**cells))).program == program
+
+
+@pytest.mark.parametrize(
+    ("notes", "has_adapters"), [("LoRA packed SQuAD", True), ("Pre-Training Performance", False), ("", False)]
+)
+def test_a_row_trains_adapters_where_its_notes_say_so(notes: str, has_adapters: bool) -> None:  # noqa: FBT001
+    reader = Reader(row=row(notes=notes))
+    assert job_of(reader, software_of(reader)).trainable.has_adapters is has_adapters
+    assert ("trainable" in reader.assumed) is has_adapters
