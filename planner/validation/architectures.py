@@ -44,6 +44,9 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = {
 TEXT: Final = "text_config"
 EXPERT_KEYS: Final = ("n_routed_experts", "num_local_experts", "num_experts")
 EXPERT_WIDTH_KEYS: Final = ("moe_intermediate_size", "intermediate_size")
+DENSE_KEY: Final = "first_k_dense_replace"
+DENSE_LAYERS: Final = re.compile(r"\bdense_layers=(\d+)")
+"""How a row's notes say how many layers in front have no experts, where they were cut to fewer."""
 
 
 def architecture_of(model: str) -> Architecture | None:
@@ -69,6 +72,9 @@ def described_workload(reader: Reader, architecture: Architecture) -> Workload:
         "top_k": "num_experts_per_tok",
     }
     sizes = {key: reader.whole(column, default=config[key]) for column, key in columns.items()}
+    said = DENSE_LAYERS.search(reader.row.text("notes"))
+    if said and DENSE_KEY in config:
+        sizes[DENSE_KEY] = int(said.group(1))
     return workload_from_config({**config, **sizes}, name=reader.row.text("model"))
 
 

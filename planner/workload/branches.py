@@ -16,12 +16,15 @@ class BranchInput:
     made_by: Module | None = Module.NORM
     is_saved: bool = False
 
-    def saved(self, name: str, *, hidden: int, cut: Cut) -> Saved:
-        """Return the input as the first product of a branch saves it: the shard with sequence parallel."""
+    def saved(self, name: str, *, hidden: int, cut: Cut, reads_narrow: bool = True) -> Saved:
+        """Return the input as the first product of a branch saves it: the shard with sequence parallel.
+
+        A router ``reads_narrow`` operands at no precision.
+        """
         if self.is_saved:
             return ()
         width: float = cut.element_bytes
-        if self.made_by is Module.NORM:
+        if self.made_by is Module.NORM and reads_narrow:
             # The product alone keeps a norm's output.
             width = cut.keeping.input_bytes(width)
         size_bytes = width * cut.sharded_tokens * hidden

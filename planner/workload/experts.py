@@ -136,7 +136,7 @@ class Experts:
             rows=sent.own_tokens,
             columns=self.experts,
             inner=self.hidden,
-            saved=source.saved("router_input", hidden=self.hidden, cut=sent.cut),
+            saved=source.saved("router_input", hidden=self.hidden, cut=sent.cut, reads_narrow=False),
         )
 
     def _router_pass(self, sent: Dispatch) -> MemoryPass:
@@ -166,6 +166,8 @@ class Experts:
     def _grouped(
         self, name: str, sent: Dispatch, *, columns: int, inner: int, made_by: Module
     ) -> MatrixProduct:
+        width = sent.cut.element_bytes
+        kept_bytes = sent.row_bytes(inner) * sent.cut.keeping.input_bytes(width) / width
         return MatrixProduct(
             name=name,
             module=self.module,
@@ -173,7 +175,7 @@ class Experts:
             columns=columns,
             inner=inner,
             count=sent.local_experts,
-            saved=(SavedTensor(name=f"{name}_input", size_bytes=sent.row_bytes(inner), made_by=made_by),),
+            saved=(SavedTensor(name=f"{name}_input", size_bytes=kept_bytes, made_by=made_by),),
         )
 
     def _activation_pass(self, sent: Dispatch, *, columns: int, width: int) -> MemoryPass:

@@ -61,3 +61,13 @@ def test_what_a_row_leaves_unsaid_is_the_presets_and_counts_as_assumed() -> None
     reader = Reader(row=row(**{**DEEPSEEK, "vocab": "", "top_k": ""}))
     assert workload_of(reader).parameters == workload_of(Reader(row=row(**DEEPSEEK))).parameters
     assert {"vocab", "top_k"} <= reader.assumed
+
+
+def test_notes_say_how_many_layers_of_a_shortened_model_have_no_experts() -> None:
+    short = {**DEEPSEEK, "layers": "4"}
+    three, one = (
+        workload_of(Reader(row=row(**short, notes=notes)))
+        for notes in ("cut to 4 layers", "dense_layers=1 of the 4")
+    )
+    layers = {name: [run.count for run in workload.runs] for name, workload in (("3", three), ("1", one))}
+    assert layers == {"3": [1, 3, 1, 1, 1], "1": [1, 1, 3, 1, 1]}

@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from planner.job import AttentionKind
+from planner.workload.block import BlockLayer
 from planner.workload.embedding import EmbeddingLayer
 from planner.workload.ends import HeadLayer
+from planner.workload.experts import Experts
 from planner.workload.keeping import EAGER, FUSED, Keeping
 from planner.workload.layers import Cut, Layer
 from planner.workload.operators import CollectivePass, MemoryPass, Module
@@ -99,3 +101,12 @@ def test_whole_vocabularies_stay_whole_beside_split_layers() -> None:
         assert saved_bytes(layer.operators(whole)) == saved_bytes(layer.operators(cut(FUSED)))
         assert not any(isinstance(op, CollectivePass) for op in layer.operators(whole))
     assert BLOCK.local_parameters(whole) == BLOCK.local_parameters(split)
+
+
+def test_experts_keep_their_inputs_as_their_products_read_them() -> None:
+    experts = Experts(hidden=HIDDEN, ffn=FFN, experts=8, top_k=2)
+    wide, narrow = (
+        saved_bytes(BlockLayer(branches=(experts,)).operators(cut(keeping)))
+        for keeping in (FUSED, Keeping(product_input_bytes=1))
+    )
+    assert wide - narrow == 2 * TOKENS * (HIDDEN + FFN)
