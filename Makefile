@@ -8,7 +8,7 @@ TEST = .venv-test
 BIN = $(TEST)/bin
 PIP_INSTALL = -m pip install --quiet --constraint constraints.txt
 
-.PHONY: install run test lint bench format lock browser clean
+.PHONY: install run test lint bench format lock browser slurm clean
 .DELETE_ON_ERROR:
 
 install: $(RUN)/.installed
@@ -18,7 +18,7 @@ run: install
 	PATH="$(CURDIR)/$(RUN)/bin:$$PATH" sh scripts/run.sh
 
 # Everything that is checked, on a laptop as in CI.
-test: lint browser
+test: lint browser slurm
 	$(BIN)/pytest --cov --cov-report=term
 
 lint: $(TEST)/.installed
@@ -43,6 +43,10 @@ lock:
 # Debian's Chromium, which the tests of the pages drive.
 browser:
 	@command -v chromium >/dev/null || sh scripts/install-browser.sh
+
+# Debian's Slurm, which takes and runs the job script of the profiler.
+slurm:
+	@command -v slurmctld >/dev/null || sh scripts/install-slurm.sh
 
 clean:
 	rm -rf $(RUN) $(TEST) build dist *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -18,7 +18,18 @@ from api.openapi import describe
 from api.pages.problem_pages import ProblemPagesMiddleware
 from api.problems import UnexpectedErrorMiddleware, add_problem_handlers
 from api.request_ids import RequestIdMiddleware
-from api.routes import clusters, devices, evaluations, frameworks, health, models, pages, plans, profiles
+from api.routes import (
+    clusters,
+    devices,
+    evaluations,
+    frameworks,
+    health,
+    models,
+    pages,
+    plans,
+    profile_uploads,
+    profiles,
+)
 from api.settings import Settings
 from api.version import VERSION
 from api.workspace import Workspace, prepare_workspace
@@ -32,6 +43,7 @@ ROUTERS: Final = (
     clusters.router,
     devices.router,
     profiles.router,
+    profile_uploads.router,
     frameworks.router,
     health.router,
 )

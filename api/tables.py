@@ -164,6 +164,18 @@ class TransferMeasurementRow(Base):
     source_ref: Mapped[str | None]
 
 
+class ProfileChunkRow(Base):
+    """One chunk of a profile that is being sent, until the last of them is there."""
+
+    __tablename__ = "profile_chunks"
+
+    upload_digest: Mapped[str] = mapped_column(String(DIGEST_LENGTH), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    body_digest: Mapped[str] = mapped_column(String(DIGEST_LENGTH))
+    rows: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
 class DeviceRow(Base):
     """One kind of device, by the name that requests say."""
 

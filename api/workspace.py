@@ -14,6 +14,7 @@ from api.profile_library import ProfileLibrary
 from api.seeding import seed_devices, seed_profiles
 from api.stores.devices import DatabaseDeviceStore, DeviceStore
 from api.stores.plans import DatabasePlanStore, PlanStore
+from api.stores.profile_chunks import DatabaseProfileChunkStore, ProfileChunkStore
 from api.stores.profiles import DatabaseProfileStore, ProfileStore
 
 
@@ -24,6 +25,7 @@ class Workspace:
     engine: Engine
     plans: PlanStore
     profiles: ProfileStore
+    profile_chunks: ProfileChunkStore
     devices: DeviceStore
     library: ProfileLibrary
 
@@ -51,6 +53,7 @@ def open_workspace(database_url: str, *, seeds: bool = False) -> Workspace:
         engine=engine,
         plans=DatabasePlanStore(sessions),
         profiles=profiles,
+        profile_chunks=DatabaseProfileChunkStore(sessions),
         devices=DatabaseDeviceStore(sessions),
         library=ProfileLibrary(store=profiles, seeds=seeds),
     )

@@ -9,8 +9,13 @@ import click
 from api.catalogue import list_profiles, show_profile
 from api.cli.documents import read_json
 from api.cli.outcome import ProblemError, problems_told, write_json
+from api.cli.profile_sources import is_file
+from api.cli.profile_upload import client_of, send_or_say_how
 from api.cli.profiles_aiconfigurator import command as aiconfigurator_command
 from api.cli.profiles_check import command as check_command
+from api.cli.profiles_compare import command as compare_command
+from api.cli.profiles_export import command as export_command
+from api.cli.profiles_report import command as report_command
 from api.cli.tables import write_table
 from api.cli.workspace import opened_workspace
 from api.pages.quantities import count
@@ -26,17 +31,24 @@ Examples:
   meshplan profiles list
   meshplan profiles show h100-sxm/published
   meshplan profiles check h100-sxm/published
+  meshplan profiles compare node-a.json node-b.json
+  meshplan profiles export my-machine/measured --format csv
+  meshplan profiles report my-machine/measured --output report.html
   meshplan profiles import PROFILE.json
+  meshplan profiles upload PROFILE.json --to http://planner:8000
   meshplan profiles delete my-machine/measured
 """
 
 
 @click.group(epilog=EXAMPLES)
 def command() -> None:
-    """List, show, check, import or delete measurements."""
+    """List, show, compare, check, import, export, send or delete measurements."""
 
 
 command.add_command(check_command, "check")
+command.add_command(compare_command, "compare")
+command.add_command(export_command, "export")
+command.add_command(report_command, "report")
 command.add_command(aiconfigurator_command, "import-aiconfigurator")
 
 
@@ -104,6 +116,22 @@ def import_command(file: str, as_json: bool) -> None:  # noqa: FBT001 - a flag o
     write_refused(stored)
 
 
+@command.command("upload")
+@click.argument("profile", metavar="NAME|PROFILE.json|-")
+@click.option("--to", "url", required=True, metavar="URL", help="Address of the service.")
+def upload_command(profile: str, url: str) -> None:
+    r"""Send a profile to a service: in chunks, each again where the network fails.
+
+    \b
+    Examples:
+      meshplan profiles upload PROFILE.json --to http://planner:8000
+      meshplan profiles upload my-machine/measured --to http://planner:8000
+    """
+    with problems_told(as_json=False):
+        document = read_json(profile) if is_file(profile) else _stored(profile)
+        send_or_say_how(document, name=profile, client=client_of(url))
+
+
 @command.command("delete")
 @click.argument("name")
 def delete_command(name: str) -> None:
@@ -121,6 +149,11 @@ def delete_command(name: str) -> None:
             nearest = nearest_names(name, workspace.profiles.names())
             raise UnknownName(f"no profile {name!r}", pointer="", nearest_legal=nearest)
     click.echo(f"{name} deleted")
+
+
+def _stored(name: str) -> dict[str, Any]:
+    with opened_workspace(everything=True) as workspace:
+        return dict(show_profile(name, profiles=workspace.profiles))
 
 
 def keep_profile(document: Any, *, workspace: Workspace) -> StoredProfileDocument:  # noqa: ANN401 - checked

@@ -55,11 +55,11 @@ def scatter_of(compared: Sequence[Comparison], *, shown: Callable[[float], str])
             Point(x=place(found.measured), y=SIDE - place(found.predicted), is_covered=found.is_covered)
             for found in compared
         ),
-        ticks=tuple(Tick(place=place(figure), label=shown(figure)) for figure in _round_figures(low, high)),
+        ticks=tuple(Tick(place=place(figure), label=shown(figure)) for figure in round_figures(low, high)),
     )
 
 
-def _round_figures(low: float, high: float) -> list[float]:
+def round_figures(low: float, high: float) -> list[float]:
     """Return round figures between the ends: as many as there is room for."""
     powers = [10.0**exponent for exponent in range(floor(log10(low)), ceil(log10(high)) + 1)]
     scales = ([step * power for power in powers for step in steps] for steps in STEPS)
