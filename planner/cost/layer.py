@@ -314,7 +314,8 @@ def _repeats(operators: Sequence[Operator]) -> int:
 def _largest_weights(operators: Sequence[Operator]) -> int:
     """Return the most weights that one product trains; the head's are left to its own kernels."""
     trained = (op for op in weight_products(operators) if op.trains and op.module is not Module.HEAD)
-    return max(map(weights_of, trained), default=0)
+    # Experts' gradients are added up one by one.
+    return max((weights_of(op) // (op.count if op.module is Module.MOE else 1) for op in trained), default=0)
 
 
 def _largest_copy(operators: Sequence[Operator]) -> int:
