@@ -36,7 +36,10 @@ def trained_workload(workload: Workload, job: Job, *, reference: Workload | None
 
 
 def _trained_runs(workload: Workload, trainable: Trainable) -> Iterator[LayerRun]:
-    """Yield the runs of a chain as they are trained; before the first trained layer nothing goes back."""
+    """Yield the runs of a chain as they are trained; before the first trained layer nothing goes back.
+
+    That layer is taken to pass a gradient on all the same, so that equal layers stay equal.
+    """
     is_later = False
     for run in workload.runs:
         layer = _trained_layer(run.layer, trainable, is_later=is_later)
@@ -89,8 +92,9 @@ def _check_frozen_kinds(workload: Workload, trainable: Trainable) -> None:
 
 def _check_something_is_trained(workload: Workload, trainable: Trainable) -> None:
     if all(isinstance(run.layer, FrozenLayer) for run in workload.runs):
+        what = "no product that can have adapters" if trainable.has_adapters else "nothing left to train"
         field = "targets" if trainable.has_adapters else "frozen"
-        raise InvalidRequest(f"nothing of {workload.name} is left to train", pointer=f"{POINTER}/{field}")
+        raise InvalidRequest(f"{workload.name} has {what}", pointer=f"{POINTER}/{field}")
 
 
 def _with_reference(

@@ -86,8 +86,9 @@ def test_states_and_saved_activations_are_those_that_torch_counts(cut: Cut) -> N
     assert activations == pytest.approx(tracked.activations, rel=TOLERANCE_FRACTION)
 
 
-def predicted_bytes(cut: Cut) -> MemoryBreakdown:
-    document = {
+def model_document() -> dict[str, object]:
+    """Return the same model as a chain of layers."""
+    return {
         "layers": [
             {"kind": "embedding", "vocabulary": SIZES.vocabulary, "hidden": SIZES.hidden},
             {
@@ -103,8 +104,11 @@ def predicted_bytes(cut: Cut) -> MemoryBreakdown:
             {"kind": "head", "vocabulary": SIZES.vocabulary, "hidden": SIZES.hidden},
         ]
     }
+
+
+def predicted_bytes(cut: Cut) -> MemoryBreakdown:
     request = PlanRequest(
-        workload=workload_from_layers(document),
+        workload=workload_from_layers(model_document()),
         cluster=cluster_from_preset("h100-sxm", cut.replicas * cut.tensor_parallel),
         job=Job(
             global_batch_size=SAMPLES * cut.replicas,

@@ -1,5 +1,7 @@
 """Which layers of a chain are trained, frozen, adapted, or run beside a reference."""
 
+from dataclasses import replace
+
 import pytest
 
 from planner.errors import InvalidRequest, UnknownName
@@ -7,8 +9,10 @@ from planner.job import BaseFormat, Job, Loss, Trainable, TrainableKind
 from planner.workload.adapters import AdaptedLayer
 from planner.workload.frozen import FrozenLayer
 from planner.workload.layers import Cut, Workload
+from planner.workload.operators import CollectivePass
 from planner.workload.preference import PreferenceLayer
 from planner.workload.presets import preset_workload
+from planner.workload.recomputation import WHOLE_LAYER, saved_bytes
 from planner.workload.trainable import trained_workload
 from planner.workload.weights import holdings, step_flops_per_sample
 
@@ -109,7 +113,7 @@ def test_an_unknown_name_is_told_its_nearest(trainable: Trainable, pointer: str,
     ],
 )
 def test_something_has_to_be_left_to_train(trainable: Trainable, pointer: str) -> None:
-    with pytest.raises(InvalidRequest, match="left to train") as caught:
+    with pytest.raises(InvalidRequest, match=r"left to train|adapters") as caught:
         trained(LLAMA, trainable)
     assert caught.value.pointer == pointer
 
@@ -140,3 +144,40 @@ def test_runs_of_equal_layers_stay_together_beside_a_reference() -> None:
     chain = trained(LLAMA, Trainable(), loss=Loss.DPO)
     assert [run.count for run in chain.runs] == [run.count for run in LLAMA.runs]
     assert all(isinstance(run.layer, PreferenceLayer) for run in chain.runs)
+
+
+FAMILIES = (
+    "gpt-2-124m",
+    "gpt-j-6b",
+    "mixtral-8x7b",
+    "deepseek-v3",
+    "jamba-v0.1",
+    "t5-small",
+    "qwen2.5-vl-7b",
+)
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+@pytest.mark.parametrize("loss", [Loss.CAUSAL_LM, Loss.DPO])
+@pytest.mark.parametrize("base_format", [None, BaseFormat.NF4])
+def test_layers_of_every_family_keep_to_laws(model: str, loss: Loss, base_format: BaseFormat | None) -> None:
+    """They hold what they say, and save no more than trained ones but for what adapters make."""
+    workload = preset_workload(model)
+    chain = trained(workload, Trainable(kind=LORA, base_format=base_format), loss=loss)
+    samples = 2 if loss is Loss.DPO else 1
+    for tensor_parallel in (1, 2):
+        cut = replace(CUT, tensor_parallel=tensor_parallel, sequence_parallel=tensor_parallel > 1)
+        for run, plain in zip(chain.runs, workload.runs, strict=True):
+            held, operators = holdings(run.layer, cut), run.layer.operators(cut)
+            assert held.parameters == run.layer.local_parameters(cut)
+            assert held.experts.parameters == run.layer.local_expert_parameters(cut)
+            made = sum(
+                tensor.size_bytes
+                for op in operators
+                if not isinstance(op, CollectivePass)
+                for tensor in op.saved
+                if "low_rank" in tensor.name
+            )
+            whole = plain.layer.operators(replace(cut, micro_batch_size=samples))
+            assert saved_bytes(operators) - made <= saved_bytes(whole)
+            assert saved_bytes(operators, recompute=WHOLE_LAYER) <= saved_bytes(operators)
