@@ -389,9 +389,7 @@ class CostModel:
             for holding, part, share in shares
         ]
         in_backward = [
-            share.in_backward(
-                self.states.gathered_bytes(holding), holding.trained.parameters, backward.times(part)
-            )
+            share.in_backward(self.states.gathered_bytes(holding), holding.reduced, backward.times(part))
             for holding, part, share in shares
         ]
         return PartCost(
@@ -413,9 +411,7 @@ class CostModel:
                 self.states.update(holding.trained, share.sharding) for holding, _, share in shares
             ),
             gather=total(share.gather_per_step(holding.trained.parameters) for holding, _, share in shares),
-            reduce=total(
-                share.reduction_per_step(holding.trained.parameters) for holding, _, share in shares
-            ),
+            reduce=total(share.reduction_per_step(holding.reduced) for holding, _, share in shares),
         )
 
     def _tied_holding(self, tied: int) -> Holding:
