@@ -140,6 +140,7 @@ class CostModel:
     _axes: dict[Layer, tuple[str, ...]] = field(default_factory=dict, init=False)
     _floors: dict[tuple[int, ...], "_Floor"] = field(default_factory=dict, init=False)
     _parts: dict[tuple[object, ...], PartCost] = field(default_factory=dict, init=False)
+    _held: dict[tuple[object, ...], Holdings] = field(default_factory=dict, init=False)
     _grounds: dict[tuple[Mesh, int], Ground] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -370,12 +371,22 @@ class CostModel:
         if key not in self._parts:
             clock = self._clock(ground.links)
             layers = [clock.cost(passes, recompute) for passes in ground.members[name]]
-            self._parts[key] = self._sum_of_layers(layers, replicas, tied=tied)
+            held = self._held_by(name, ground, tied=tied)
+            self._parts[key] = self._sum_of_layers(layers, replicas, held=held)
         return self._parts[key]
 
-    def _sum_of_layers(self, layers: Sequence[LayerCost], replicas: "_Replicas", *, tied: int) -> PartCost:
-        """Return layers that run one after the other; ``tied`` parameters come on top of their own."""
-        held = sum((layer.holdings for layer in layers), Holdings(dense=self._tied_holding(tied)))
+    def _held_by(self, name: Member, ground: Ground, *, tied: int) -> Holdings:
+        """Return what layers hold; ``tied`` parameters come on top of their own."""
+        key = (name, tied, ground.cut_key)
+        if key not in self._held:
+            own = (passes.holdings for passes in ground.members[name])
+            self._held[key] = sum(own, Holdings(dense=self._tied_holding(tied)))
+        return self._held[key]
+
+    def _sum_of_layers(
+        self, layers: Sequence[LayerCost], replicas: "_Replicas", *, held: Holdings
+    ) -> PartCost:
+        """Return layers that run one after the other, and hold so much."""
         forward = total(layer.forward for layer in layers)
         backward = total(layer.backward for layer in layers)
         shares = [

@@ -1,6 +1,6 @@
 """What the parameters of a device cost at rest and once a step: their states, gathers' bytes, the update."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Final
 
@@ -35,13 +35,17 @@ class StateCosts:
     footprint: Footprint
     kernels: KernelCosts
     products: KernelCosts
+    _known: dict[WeightShapes, StateWidths] = field(default_factory=dict, init=False, repr=False)
 
     def widths_of(self, shapes: WeightShapes) -> StateWidths:
         """Return the bytes per parameter of each state, moments averaged over the shapes."""
-        if not shapes.parameters:
-            return self.widths
-        kept = self.optimizer.moment_bytes(shapes, value_bytes=self.widths.moment)
-        return self.widths.with_moments(kept / shapes.parameters)
+        known = self._known.get(shapes)
+        if known is None:
+            parameters = shapes.parameters
+            kept = self.optimizer.moment_bytes(shapes, value_bytes=self.widths.moment)
+            known = self.widths.with_moments(kept / parameters) if parameters else self.widths
+            self._known[shapes] = known
+        return known
 
     def at_rest(self, holding: Holding, sharding: Sharding, *, replicas: int) -> StateBytes:
         """Return the states of one device: of what it trains all of them, of the rest the parameters.
