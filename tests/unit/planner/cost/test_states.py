@@ -11,7 +11,7 @@ from planner.frameworks import FRAMEWORKS
 from planner.job import Precision
 from planner.optimizers import OPTIMIZERS, Matrix, WeightShapes
 from planner.profile import builtin_profile
-from planner.strategy import ZeroStage
+from planner.strategy import Sharding, ZeroStage
 from planner.workload.weights import Holding
 
 DEVICE = cluster_from_preset("h100-sxm", 8).node_groups[0].device
@@ -90,3 +90,20 @@ def test_orthogonalising_takes_its_products() -> None:
 def test_a_shard_group_deals_the_matrices_out() -> None:
     alone, shared = (costs("muon").update(SQUARE, sharding).seconds for sharding in (NONE, SHARDED))
     assert shared == pytest.approx(alone / 8, rel=0.05)
+
+
+TABLE = WeightShapes(tables=(Matrix(rows=10**6, columns=128),))
+
+
+@pytest.mark.parametrize("sharding", [NONE, SHARDED, ALL_SHARDED])
+def test_tables_that_are_looked_up_rest_whole_and_without_gradients(sharding: Sharding) -> None:
+    states = costs("rowwise_adagrad").at_rest(Holding(looked_up=TABLE, touched=500), sharding, replicas=8)
+    master, moment = 4 * TABLE.parameters, 4 * 10**6
+    assert (states.parameters, states.gradients) == (2 * TABLE.parameters, 0)
+    assert states.optimizer == pytest.approx(master + moment)
+
+
+def test_replicas_average_what_trains_and_the_rows_that_were_touched() -> None:
+    both = Holding(trained=SQUARE, frozen=7) + Holding(looked_up=TABLE, touched=500)
+    assert both.reduced == SQUARE.parameters + 500
+    assert both.parameters == SQUARE.parameters + 7 + TABLE.parameters
