@@ -81,7 +81,7 @@ class MatrixProduct:
     of a convolution's channels. ``repeats`` products with the same weights follow one another, each
     waiting for the one before (the steps of a recurrence); their weight gradient is one product.
     ``input_elements`` are those of A where its rows overlap, as the windows of a convolution do. Without
-    ``has_input_gradient`` nothing before it is trained: backward is the weight gradient alone.
+    ``has_input_gradient`` nothing before A is trained: backward is the gradient of B alone.
     """
 
     name: str
