@@ -25,13 +25,20 @@ CAUSE_WORDS = {
 
 
 def memory_warnings(prediction: Prediction, *, memory_fraction: float) -> tuple[str, ...]:
-    """Return a warning for every stage between the safe line and the capacity."""
+    """Return a warning for every stage that fits and may not: over the safe line, or within its interval."""
     return tuple(
-        f"stage {stage.stage} needs {_share_of(stage)}: over the safe line of {memory_fraction:.0%}, "
-        "so it may run out of memory"
+        f"stage {stage.stage} needs {_share_of(stage)}{risk}, so it may run out of memory"
         for stage in prediction.memory
-        if stage.fits and stage.peak_bytes > memory_fraction * stage.capacity_bytes
+        if stage.fits and (risk := _risk_of(stage, memory_fraction=memory_fraction))
     )
+
+
+def _risk_of(stage: StageMemory, *, memory_fraction: float) -> str:
+    """Return what speaks against a stage that fits; nothing where nothing does."""
+    if stage.peak_bytes > memory_fraction * stage.capacity_bytes:
+        return f": over the safe line of {memory_fraction:.0%}"
+    high = stage.interval_bytes[1]
+    return f", and up to {format_bytes(high)} within its interval" if high > stage.capacity_bytes else ""
 
 
 def training_warnings(job: Job, framework: Framework) -> tuple[str, ...]:
