@@ -10,7 +10,6 @@ from planner.job import AttentionKind, Job, Precision
 from planner.limits import Limits
 from planner.pace import AS_MEASURED, ProgramPace
 from planner.strategy import Recompute, RecomputeMode, ScheduleName, ZeroStage
-from planner.units import Seconds
 from planner.workload.keeping import FUSED, Keeping
 
 
@@ -111,21 +110,6 @@ class Framework:
     """Whether layers that do not divide evenly are spread without being told how."""
     empty_ends: bool
     """Whether a stage may hold the embedding or the head and no decoder layer."""
-    launch_seconds_per_kernel: Seconds
-    """Host time to launch one kernel: what a layer of small kernels takes at the least."""
-    pipeline_pass_seconds: Seconds
-    """Time that a stage loses around each pass: it waits for its input, then launches the first kernels.
-
-    1 ms fitted on the six pipelined 175B, 530B and 1T runs of Korthikanti et al. (2022), table 5. NeMo's
-    recipes (which hide sends) show none, nor does nanotron beside its launch times.
-    """
-    attention_pace: Mapping[str, float] = field(default_factory=dict)
-    """Time of the framework's fused attention over that of the fastest kernels, by device generation.
-
-    FlashAttention-1 reaches about half the rate of its successors on Ampere, and less on Hopper.
-    """
-    memory_pass_pace: float = 1.0
-    """Time of its memory-bound passes over that of fused ones: eager frameworks launch one per operation."""
     weighs_layers: bool = False
     """Whether stages are filled by the weights of their layers and of the head where not told how."""
     pace: ProgramPace = AS_MEASURED

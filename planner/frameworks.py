@@ -23,7 +23,7 @@ from planner.framework import (
 )
 from planner.job import Precision
 from planner.names import nearest_names
-from planner.pace import ProgramPace
+from planner.parameters import pace_of
 from planner.releases import in_release
 from planner.strategy import ScheduleName, ZeroStage
 from planner.units import GIBIBYTE
@@ -49,6 +49,7 @@ DEEPSPEED_FOOTPRINT: Final = Footprint(
 
 MEGATRON_CORE: Final = Framework(
     name="megatron-core",
+    pace=pace_of("megatron-core"),
     description="Megatron-core, as Megatron-LM and NeMo run it",
     schedules=(ScheduleName.ONE_FORWARD_ONE_BACKWARD, ScheduleName.INTERLEAVED),
     zero_stages=tuple(ZeroStage),
@@ -62,8 +63,6 @@ MEGATRON_CORE: Final = Framework(
     default_zero_stage=ZeroStage.OPTIMIZER,
     uneven_by_default=False,
     empty_ends=True,
-    launch_seconds_per_kernel=6e-6,
-    pipeline_pass_seconds=1e-3,
     # Megatron-LM's fp16 recipes predate its fused attention, which is off unless asked for there.
     unfused_precisions=(Precision.FP16,),
     scatters_transfers=True,
@@ -76,6 +75,7 @@ MEGATRON_CORE: Final = Framework(
 MEGATRON_BRIDGE: Final = replace(
     MEGATRON_CORE,
     name="megatron-bridge",
+    pace=pace_of("megatron-bridge"),
     description="Megatron Bridge: recipes over Megatron-core",
     # Its recipes for performance set grad_reduce_in_fp32 to False.
     gradient_bytes={
@@ -85,16 +85,15 @@ MEGATRON_BRIDGE: Final = replace(
     },
     # Nobody publishes the memory of its runs, and recipes differ in more than they say.
     footprint=Footprint(state_error=0.02, transient_error=0.08),
-    pipeline_pass_seconds=0.0,
     unfused_precisions=(),
     versions=("0.6",),
     version="0.6",
-    pace=ProgramPace(products=1.05, tensor_parallel=0.5, expert_parallel=0.6),
 )
 
 MEGATRON_DEEPSPEED: Final = replace(
     MEGATRON_CORE,
     name="megatron-deepspeed",
+    pace=pace_of("megatron-deepspeed"),
     description="Megatron-DeepSpeed: Megatron's tensor parallelism under DeepSpeed's engine",
     adapters=False,
     schedules=(ScheduleName.ONE_FORWARD_ONE_BACKWARD,),
@@ -103,8 +102,6 @@ MEGATRON_DEEPSPEED: Final = replace(
     context_parallel=False,
     uneven_by_default=True,
     default_zero_stage=ZeroStage.NONE,
-    # A layer of one small micro-batch takes 3.6 ms whatever its width: 36 kernels and their Python.
-    launch_seconds_per_kernel=6.5e-5,
     overlaps_gradient_reduction=False,
     overlaps_parameter_gather=False,
     # BF16_Optimizer accumulates in FP32 beside the gradients of the passes.
@@ -124,6 +121,7 @@ MEGATRON_DEEPSPEED: Final = replace(
 
 PYTORCH: Final = Framework(
     name="pytorch",
+    pace=pace_of("pytorch"),
     description="PyTorch's own FSDP2, DTensor tensor parallelism and pipelining",
     schedules=(ScheduleName.GPIPE, ScheduleName.ONE_FORWARD_ONE_BACKWARD, ScheduleName.INTERLEAVED),
     zero_stages=(ZeroStage.NONE, ZeroStage.GRADIENTS, ZeroStage.PARAMETERS),
@@ -139,8 +137,6 @@ PYTORCH: Final = Framework(
     default_zero_stage=ZeroStage.PARAMETERS,
     uneven_by_default=True,
     empty_ends=True,
-    launch_seconds_per_kernel=8e-6,
-    pipeline_pass_seconds=1e-3,
     hides_tensor_parallel_backward=False,
     saves_gathered_inputs=True,
     # A training loop that reads the logits keeps them, in two bytes, until backward is over.
@@ -155,6 +151,7 @@ PYTORCH: Final = Framework(
 TORCHTITAN: Final = replace(
     PYTORCH,
     name="torchtitan",
+    pace=pace_of("torchtitan"),
     description="torchtitan: FSDP2, DTensor and pipelining as configured recipes",
     quantized_bases=False,
     recompute=_WHOLE_LAYERS,
@@ -171,6 +168,7 @@ TORCHTITAN: Final = replace(
 DEEPSPEED: Final = replace(
     PYTORCH,
     name="deepspeed",
+    pace=pace_of("deepspeed"),
     description="DeepSpeed: ZeRO, its pipeline engine, AutoTP",
     schedules=(ScheduleName.ONE_FORWARD_ONE_BACKWARD,),
     zero_stages=tuple(ZeroStage),
@@ -185,7 +183,6 @@ DEEPSPEED: Final = replace(
     pipeline_zero_stages=_WITHOUT_SHARDED_GRADIENTS,
     context_parallel=False,
     default_zero_stage=ZeroStage.NONE,
-    launch_seconds_per_kernel=1e-5,
     footprint=replace(DEEPSPEED_FOOTPRINT, fragmentation_fraction=0.06),
     # Transformers hands the logits out in FP32, whose two gradients come on top.
     kept=replace(EAGER, logit_bytes=EAGER.logit_bytes + 4),
@@ -200,6 +197,7 @@ DEEPSPEED: Final = replace(
 NANOTRON: Final = replace(
     MEGATRON_CORE,
     name="nanotron",
+    pace=pace_of("nanotron"),
     description="nanotron: tensor, pipeline and data parallelism with ZeRO-1",
     unfused_precisions=(),
     schedules=(ScheduleName.GPIPE, ScheduleName.ONE_FORWARD_ONE_BACKWARD),
@@ -215,11 +213,6 @@ NANOTRON: Final = replace(
     default_zero_stage=ZeroStage.NONE,
     weighs_layers=True,
     default_sequence_parallel=True,
-    # A layer of one small micro-batch takes 4.5 ms whatever its width.
-    launch_seconds_per_kernel=1.3e-4,
-    pipeline_pass_seconds=0.0,
-    attention_pace={"ampere": 1.7, "hopper": 1.7},
-    memory_pass_pace=3.4,
     saves_gathered_inputs=True,
     keeps_low_gradients=True,
     # Its loss holds the logits in two and in four bytes, less their maximum, and their exponentials, which
@@ -236,12 +229,12 @@ NANOTRON: Final = replace(
     refused_precisions=(Precision.FP8, *_BEYOND_SCALED_FP8),
     versions=("0.4",),
     version="0.4",
-    pace=ProgramPace(products=1.1, data_parallel=2.7, pipelined_launch_seconds=6e-5),
 )
 
 COMPOSER: Final = replace(
     PYTORCH,
     name="composer",
+    pace=pace_of("composer"),
     description="Composer (llm-foundry): FSDP alone",
     quantized_bases=False,
     schedules=(ScheduleName.ONE_FORWARD_ONE_BACKWARD,),
@@ -250,18 +243,16 @@ COMPOSER: Final = replace(
     tensor_parallel=False,
     pipeline_parallel=False,
     context_parallel=False,
-    attention_pace={"ampere": 1.9, "hopper": 3.5},
-    memory_pass_pace=2.2,
     limits=framework_limits.COMPOSER,
     refused_precisions=_BEYOND_SCALED_FP8,
     versions=("0.22",),
     version="0.22",
-    pace=ProgramPace(data_parallel=2.5),
 )
 
 MAXTEXT: Final = replace(
     PYTORCH,
     name="maxtext",
+    pace=pace_of("maxtext"),
     description="MaxText: JAX sharding over fsdp, tensor, context and pipeline axes",
     # The pipeline is a loop that JAX differentiates: every forward pass, then every backward pass. Its
     # repeats (num_pipeline_repeats) are such loops over several chunks, which no known schedule plays.
@@ -276,7 +267,6 @@ MAXTEXT: Final = replace(
     # XLA fuses passes and gathers again.
     saves_gathered_inputs=False,
     kept=FUSED,
-    launch_seconds_per_kernel=1e-6,
     limits=framework_limits.MAXTEXT,
     versions=("0.2",),
     version="0.2",
@@ -287,6 +277,7 @@ MAXTEXT: Final = replace(
 ANY: Final = replace(
     MEGATRON_CORE,
     name="any",
+    pace=pace_of("any"),
     description="No framework's limits: the whole space, with Megatron-core's overlaps",
     quantized_bases=True,
     unfused_precisions=(),

@@ -10,27 +10,29 @@ from planner.units import Seconds
 class ProgramPace:
     """What a running step of a training program takes beside the kernels and links measured alone.
 
-    Every default is neutral: the program runs as the measurements say.
+    Every default is neutral: the program runs as the measurements say, on a host that takes no time.
+    `planner.parameters` says what each effect is and holds the values.
     """
 
     products: float = 1.0
-    """Time of matrix products over measured ones: what runs between and beside them costs clock and cache."""
-    tensor_parallel: float = 1.0
-    """Visible time of tensor-parallel collectives over measured ones."""
-    expert_parallel: float = 1.0
-    """Visible time of the collectives that bring tokens to experts and back, over measured ones."""
-    data_parallel: float = 1.0
-    """Time of gradient reductions and parameter gathers over measured collectives."""
+    attention_ampere: float = 1.0
+    attention_hopper: float = 1.0
+    memory_passes: float = 1.0
     unfused_attention: float = 1.0
-    """Time of the passes of an unfused attention core over those of the fused softmax."""
-    loss_passes: float = 1.0
-    """Time of the passes over logits and loss over those of PyTorch's own kernels."""
-    serial_host_fraction: float = 0.0
-    """Share of the host's launch time that no kernel hides: 1 where every launch waits for the last one."""
+    tensor_parallel: float = 1.0
+    expert_parallel: float = 1.0
+    data_parallel: float = 1.0
+    launch_seconds: Seconds = 0.0
     pipelined_launch_seconds: Seconds = 0.0
-    """Host time that a kernel's launch takes more in a pipeline, for each tensor-parallel rank."""
-    step_seconds: Seconds = 4e-3
-    """Host work between two steps: loss and norm read back, scheduler, data hand-over."""
+    serial_host_fraction: float = 0.0
+    pass_seconds: Seconds = 0.0
+    step_seconds: Seconds = 0.0
+    spread: float = 1.0
+
+    def attention(self, generation: str) -> float:
+        """Return the pace of fused attention on a generation of devices."""
+        paces = {"ampere": self.attention_ampere, "hopper": self.attention_hopper}
+        return paces.get(generation, 1.0)
 
     def of_axis(self, axis: str) -> float:
         """Return the pace of collectives inside a layer over the ranks of a mesh axis."""

@@ -90,7 +90,7 @@ def predict(plan: PlayedPlan) -> Prediction:
     tokens = sequences * job.sequence_length / seconds if job.sequence_length else None
     return Prediction(
         step_time_seconds=seconds,
-        step_time_interval_seconds=_interval(seconds, parts),
+        step_time_interval_seconds=_interval(seconds, parts, spread=plan.setting.framework.pace.spread),
         samples_per_second=job.global_batch_size / seconds,
         tokens_per_second=tokens,
         tokens_per_second_per_device=tokens / devices if tokens else None,
@@ -201,14 +201,15 @@ def _visible_replica_seconds(plan: PlayedPlan, stage: int) -> Seconds:
     return (waited + tail) / NANOSECONDS_PER_SECOND
 
 
-def _interval(seconds: Seconds, parts: Tally) -> tuple[Seconds, Seconds]:
+def _interval(seconds: Seconds, parts: Tally, *, spread: float) -> tuple[Seconds, Seconds]:
     """Return the 80 % interval: families err independently, kernels of a family together.
 
-    Waiting follows the work that is waited for, hence the scale to the whole step.
+    Waiting follows the work that is waited for, hence the scale to the whole step. Where steps of the
+    program were measured as well, they say by how much that errs: ``spread``.
     """
     scale = seconds / parts.seconds if parts.seconds else 1.0
     variance = sum((error * scale) ** 2 for error in parts.error_seconds.values())
-    width = STANDARD_DEVIATIONS * sqrt(variance + (MODEL_ERROR * seconds) ** 2)
+    width = spread * STANDARD_DEVIATIONS * sqrt(variance + (MODEL_ERROR * seconds) ** 2)
     return max(seconds - width, 0.0), seconds + width
 
 

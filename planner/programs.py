@@ -6,38 +6,27 @@ from typing import Final
 
 from planner.framework import Framework
 from planner.frameworks import MEGATRON_BRIDGE, MEGATRON_CORE, MEGATRON_DEEPSPEED, framework_by_name
-from planner.pace import ProgramPace
+from planner.parameters import pace_of
 
 MEGATRON_LM: Final = replace(
     MEGATRON_CORE,
     # --overlap-grad-reduce and --overlap-param-gather of pretrain_gpt.py are off unless given.
     overlaps_gradient_reduction=False,
     overlaps_parameter_gather=False,
+    pace=pace_of("megatron-lm"),
 )
 PROGRAMS: Final[Mapping[str, Framework]] = {
     "megatron-lm": MEGATRON_LM,
     # Transformer Engine's linear layers wait for their collectives unless --tp-comm-overlap is given.
     "megatron-lm-te": replace(
-        MEGATRON_LM, hides_tensor_parallel_backward=False, pace=ProgramPace(tensor_parallel=1.6)
+        MEGATRON_LM, hides_tensor_parallel_backward=False, pace=pace_of("megatron-lm-te")
     ),
     # Recipes from this release on run experts' traffic beside computation, and fuse its permutations.
-    "megatron-bridge-26.06": replace(
-        MEGATRON_BRIDGE,
-        memory_pass_pace=0.6,
-        pace=ProgramPace(products=1.0, tensor_parallel=0.5, expert_parallel=0.1),
-    ),
+    "megatron-bridge-26.06": replace(MEGATRON_BRIDGE, pace=pace_of("megatron-bridge-26.06")),
     # BigScience's fork trained with CUDA_LAUNCH_BLOCKING=1 (chronicles of tr11-176B).
-    "bigscience": replace(
-        MEGATRON_DEEPSPEED,
-        pace=ProgramPace(products=1.1, tensor_parallel=3.0, data_parallel=2.5, serial_host_fraction=1.0),
-    ),
+    "bigscience": replace(MEGATRON_DEEPSPEED, pace=pace_of("bigscience")),
     # Sailor's fork on Grace hosts, without Megatron's compiled softmax.
-    "sailor": replace(
-        MEGATRON_DEEPSPEED,
-        launch_seconds_per_kernel=9e-5,
-        memory_pass_pace=3.4,
-        pace=ProgramPace(unfused_attention=1.75),
-    ),
+    "sailor": replace(MEGATRON_DEEPSPEED, pace=pace_of("sailor")),
 }
 """By a name of our own, which stands where a job names the version of its framework."""
 

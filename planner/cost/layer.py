@@ -178,13 +178,13 @@ class LayerClock:
         return self.kernels.matrix_product(op, phase=phase).scaled(self.framework.pace.products)
 
     def _memory_pass(self, op: MemoryPass, phase: Phase) -> Estimate:
+        paces = self.framework.pace
         if op.module is Module.HEAD:
             # Counted kernel by kernel as PyTorch runs the loss: eager already.
-            pace = self.framework.pace.loss_passes
-        elif op.module is Module.CORE_ATTENTION:
-            pace = self.framework.memory_pass_pace * self.framework.pace.unfused_attention
-        else:
-            pace = self.framework.memory_pass_pace
+            return self.kernels.memory_pass(op, phase=phase)
+        pace = paces.memory_passes
+        if op.module is Module.CORE_ATTENTION:
+            pace *= paces.unfused_attention
         return self.kernels.memory_pass(op, phase=phase).scaled(pace)
 
     def _collective(self, op: CollectivePass) -> Tally:
@@ -255,7 +255,7 @@ class LayerClock:
 
     def _at_launch_rate(self, work: Tally, *, kernels: int) -> Tally:
         """Return the work, stretched to the time in which the host can launch its kernels."""
-        host = kernels * (self.framework.launch_seconds_per_kernel + self.added_launch_seconds)
+        host = kernels * (self.framework.pace.launch_seconds + self.added_launch_seconds)
         missing = max(host - work.seconds, self.framework.pace.serial_host_fraction * host)
         if missing <= 0:
             return work

@@ -357,7 +357,7 @@ class CostModel:
             kernels=self.kernels,
             collectives=links.layer_collective,
             framework=framework,
-            attention_pace=framework.attention_pace.get(generation, 1.0),
+            attention_pace=framework.pace.attention(generation),
             added_launch_seconds=added if links.mesh.pipeline_parallel > 1 else 0.0,
         )
 
@@ -477,7 +477,7 @@ class CostModel:
     def _between_passes(self, mesh: Mesh) -> Tally:
         if mesh.pipeline_parallel == 1:
             return NOTHING
-        seconds = self.setting.framework.pipeline_pass_seconds
+        seconds = self.setting.framework.pace.pass_seconds
         return constant(seconds, cause=Cause.PIPELINE, relative_error=HOST_ERROR)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from planner.cost.layer import LayerClock
-from planner.framework import FULL_RECOMPUTE, NO_RECOMPUTE, Framework
+from planner.framework import FULL_RECOMPUTE, NO_RECOMPUTE
 from planner.frameworks import MEGATRON_CORE
 from planner.job import AttentionKind
 from planner.pace import AS_MEASURED, ProgramPace
@@ -28,7 +28,6 @@ ALONE = replace(CUT, tensor_parallel=1, sequence_parallel=False)
 """Nothing runs beside a kernel, so that each takes its whole second."""
 DECODER = DecoderLayer(hidden=64, ffn=256, heads=4, kv_heads=4, head_dim=16)
 HEAD = HeadLayer(vocabulary=512, hidden=64)
-NO_HOST = replace(MEGATRON_CORE, launch_seconds_per_kernel=0.0)
 
 
 class SecondKernels:
@@ -52,7 +51,6 @@ def seconds(
     layer: Layer,
     *,
     pace: ProgramPace = AS_MEASURED,
-    framework: Framework = NO_HOST,
     recompute: Recompute = NO_RECOMPUTE,
     added_launch_seconds: float = 0.0,
     cut: Cut = CUT,
@@ -60,7 +58,7 @@ def seconds(
     clock = LayerClock(
         kernels=SecondKernels(),
         collectives=second_collective,
-        framework=replace(framework, pace=pace),
+        framework=replace(MEGATRON_CORE, pace=pace),
         added_launch_seconds=added_launch_seconds,
     )
     cost = clock.cost(clock.passes(layer, cut), recompute)
@@ -84,18 +82,16 @@ def test_the_pace_of_unfused_attention_is_that_of_its_passes_alone() -> None:
 
 
 def test_the_loss_is_eager_already() -> None:
-    eager = replace(NO_HOST, memory_pass_pace=3.0)
-    assert seconds(HEAD, framework=eager) == seconds(HEAD)
-    assert seconds(DECODER, framework=eager) > seconds(DECODER)
-    assert seconds(HEAD, pace=ProgramPace(loss_passes=2.0)) > seconds(HEAD)
+    eager = ProgramPace(memory_passes=3.0)
+    assert seconds(HEAD, pace=eager) == seconds(HEAD)
+    assert seconds(DECODER, pace=eager) > seconds(DECODER)
 
 
 def test_a_slow_host_is_hidden_behind_kernels_unless_every_launch_waits() -> None:
-    host = replace(MEGATRON_CORE, launch_seconds_per_kernel=0.5)
     kernels = seconds(DECODER, cut=ALONE)
-    assert seconds(DECODER, framework=host, cut=ALONE) == kernels
-    waiting = ProgramPace(serial_host_fraction=1.0)
-    assert seconds(DECODER, framework=host, cut=ALONE, pace=waiting) == pytest.approx(1.5 * kernels)
+    assert seconds(DECODER, pace=ProgramPace(launch_seconds=0.5), cut=ALONE) == kernels
+    waiting = ProgramPace(launch_seconds=0.5, serial_host_fraction=1.0)
+    assert seconds(DECODER, pace=waiting, cut=ALONE) == pytest.approx(1.5 * kernels)
 
 
 def test_launches_that_take_longer_on_a_mesh_are_a_floor() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from planner.cost.layer import LayerClock
 from planner.frameworks import framework_by_name
+from planner.pace import ProgramPace
 from planner.profile import Estimate, Provenance
 from planner.strategy import Recompute, RecomputeMode
 from planner.workload.layers import Cut
@@ -37,7 +38,7 @@ def no_collectives(op: CollectivePass) -> Estimate:
 CLOCK = LayerClock(
     kernels=InstantKernels(),
     collectives=no_collectives,
-    framework=replace(framework_by_name("pytorch"), launch_seconds_per_kernel=LAUNCH_SECONDS),
+    framework=replace(framework_by_name("pytorch"), pace=ProgramPace(launch_seconds=LAUNCH_SECONDS)),
 )
 PASSES = CLOCK.passes(
     LstmLayer(inputs=32, hidden=32), Cut(micro_batch_size=2, sequence_length=STEPS, element_bytes=2)

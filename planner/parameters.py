@@ -1,0 +1,202 @@
+"""Every fitted number of a training program in one place: what it means, its value, what it rests on.
+
+``meshplan validate DIR --neutral`` prints what the error of the runs in DIR becomes when each of them is
+set neutral, ``--leave-out`` what it becomes when a source of runs is not there to fit them on.
+Numbers of devices and links stand with their measurements (`planner.cost`).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Final
+
+from planner.pace import ProgramPace
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Effect:
+    """What a parameter is, and in which unit it counts."""
+
+    unit: str
+    meaning: str
+
+
+PACE: Final = "time over the measured one"
+EFFECTS: Final[Mapping[str, Effect]] = MappingProxyType(
+    {
+        "products": Effect(
+            unit=PACE, meaning="matrix products: what runs between and beside them costs clock and cache"
+        ),
+        "attention_ampere": Effect(
+            unit=PACE, meaning="fused attention on Ampere: FlashAttention-1 reaches half its successors' rate"
+        ),
+        "attention_hopper": Effect(unit=PACE, meaning="fused attention on Hopper"),
+        "memory_passes": Effect(
+            unit=PACE, meaning="passes over memory: an eager program launches one for each operation"
+        ),
+        "unfused_attention": Effect(
+            unit=PACE, meaning="passes of an unfused attention core, on top of all passes: casts and masks"
+        ),
+        "tensor_parallel": Effect(
+            unit=PACE,
+            meaning="visible tensor-parallel collectives: overlap hides them, waiting lengthens them",
+        ),
+        "expert_parallel": Effect(
+            unit=PACE, meaning="visible collectives that bring tokens to experts and back"
+        ),
+        "data_parallel": Effect(unit=PACE, meaning="gradient reductions and parameter gathers"),
+        "launch_seconds": Effect(
+            unit="s per kernel", meaning="host time to launch a kernel: what small kernels take at the least"
+        ),
+        "pipelined_launch_seconds": Effect(
+            unit="s per kernel and tensor-parallel rank", meaning="what a launch takes more in a pipeline"
+        ),
+        "serial_host_fraction": Effect(
+            unit="share", meaning="of the host's launch time, hidden by no kernel: 1 where launches block"
+        ),
+        "pass_seconds": Effect(
+            unit="s per pass", meaning="what a pipeline stage loses around a pass: input, then first kernels"
+        ),
+        "step_seconds": Effect(
+            unit="s per step", meaning="host work between steps: loss and norm read back, scheduler, data"
+        ),
+        "spread": Effect(
+            unit="width of the interval over that of kernels and links",
+            meaning="how far steps of the program stray beside what kernels' errors say",
+        ),
+    }
+)
+"""The effects by the name of their field in `ProgramPace`; its default is neutral."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parameter:
+    """One effect's value in one program (or framework, for all programs on it)."""
+
+    program: str
+    effect: str
+    value: float
+    rests_on: str
+
+    @property
+    def neutral(self) -> float:
+        """The value without the effect."""
+        return NEUTRAL[self.effect]
+
+
+NEUTRAL: Final[Mapping[str, float]] = MappingProxyType(
+    {field.name: float(field.default) for field in fields(ProgramPace)}  # type: ignore[arg-type]
+)
+BASES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "any": "megatron-core",
+        "bigscience": "megatron-deepspeed",
+        "composer": "pytorch",
+        "deepspeed": "pytorch",
+        "maxtext": "pytorch",
+        "megatron-bridge": "megatron-core",
+        "megatron-bridge-26.06": "megatron-bridge",
+        "megatron-deepspeed": "megatron-core",
+        "megatron-lm": "megatron-core",
+        "megatron-lm-te": "megatron-lm",
+        "nanotron": "megatron-core",
+        "sailor": "megatron-deepspeed",
+        "torchtitan": "pytorch",
+    }
+)
+"""Whose values a program or framework has where it has none of its own."""
+
+GUESS: Final = "a stated guess, as no run shows it apart"
+KORTHIKANTI: Final = "175B, 530B and 1T runs on A100 of Korthikanti et al. (2022), table 5"
+VTRAIN: Final = "vTrain's published steps of Megatron-DeepSpeed on 8 to 512 A100"
+BIGSCIENCE: Final = "BigScience's sweeps of 176B to 206B on 384 A100 (chronicles of tr11)"
+SAILOR: Final = "Sailor's published steps on 8 to 256 GH200"
+NANOTRON: Final = "nanotron's sweep of 1B to 80B on 8 to 64 H100 (Ultra-Scale Playbook)"
+FOUNDRY: Final = "llm-foundry's tables of MPT 125M to 70B on A100 and H100"
+DGXC: Final = "NVIDIA's DGX Cloud recipes 25.04 and 25.05 on 8 to 2048 H100 and GB200"
+BRIDGE: Final = "Megatron Bridge's performance tables, releases 25.09 to 26.04"
+BRIDGE_26_06: Final = "Megatron Bridge's performance tables, releases 26.06 to 26.08"
+SIMUMAX: Final = "SimuMax's truncated Llama and DeepSeek models on 8 B200"
+
+
+def _of(program: str, rests_on: str, **values: float) -> Iterator[Parameter]:
+    """Yield the parameters that rest on one set of runs."""
+    for effect, value in values.items():
+        yield Parameter(program=program, effect=effect, value=value, rests_on=rests_on)
+
+
+PARAMETERS: Final[tuple[Parameter, ...]] = (
+    *_of("megatron-core", GUESS, launch_seconds=6e-6, step_seconds=4e-3),
+    *_of("megatron-core", KORTHIKANTI, pass_seconds=1e-3),
+    *_of("megatron-lm", KORTHIKANTI, spread=0.6),
+    *_of("megatron-lm-te", SIMUMAX, tensor_parallel=1.6, spread=1.0),
+    *_of("megatron-bridge", DGXC, products=1.05, tensor_parallel=0.5, pass_seconds=0.0),
+    *_of("megatron-bridge", BRIDGE, expert_parallel=0.6),
+    *_of(
+        "megatron-bridge-26.06",
+        BRIDGE_26_06,
+        products=1.0,
+        memory_passes=0.6,
+        expert_parallel=0.1,
+    ),
+    *_of("megatron-deepspeed", VTRAIN, launch_seconds=6.8e-5, step_seconds=5e-4),
+    *_of(
+        "bigscience",
+        BIGSCIENCE,
+        products=1.1,
+        tensor_parallel=3.0,
+        data_parallel=2.5,
+        serial_host_fraction=1.0,
+    ),
+    *_of("sailor", SAILOR, launch_seconds=9e-5, memory_passes=3.4, unfused_attention=1.75, spread=0.4),
+    *_of("pytorch", GUESS, launch_seconds=8e-6, pass_seconds=1e-3, step_seconds=4e-3),
+    *_of("deepspeed", GUESS, launch_seconds=1e-5),
+    *_of("maxtext", GUESS, launch_seconds=1e-6),
+    *_of(
+        "nanotron",
+        NANOTRON,
+        products=1.1,
+        attention_ampere=1.7,
+        attention_hopper=1.7,
+        memory_passes=3.4,
+        data_parallel=2.7,
+        launch_seconds=1.3e-4,
+        pipelined_launch_seconds=6e-5,
+        pass_seconds=0.0,
+        spread=0.52,
+    ),
+    *_of(
+        "composer",
+        FOUNDRY,
+        attention_ampere=1.9,
+        attention_hopper=3.5,
+        memory_passes=2.2,
+        data_parallel=2.5,
+        spread=0.45,
+    ),
+)
+"""All of them; a program's own come before those of what it is based on."""
+
+
+def lineage(program: str) -> tuple[str, ...]:
+    """Return a program and what it is based on, the nearest first."""
+    names = [program]
+    while names[-1] in BASES:
+        names.append(BASES[names[-1]])
+    return tuple(names)
+
+
+def parameters_of(program: str, parameters: tuple[Parameter, ...] = PARAMETERS) -> Mapping[str, Parameter]:
+    """Return the parameters that hold for a program, by effect."""
+    found: dict[str, Parameter] = {}
+    for name in lineage(program):
+        for parameter in parameters:
+            if parameter.program == name:
+                found.setdefault(parameter.effect, parameter)
+    return found
+
+
+def pace_of(program: str, parameters: tuple[Parameter, ...] = PARAMETERS) -> ProgramPace:
+    """Return the pace of a program or framework by its name."""
+    values = {effect: parameter.value for effect, parameter in parameters_of(program, parameters).items()}
+    return ProgramPace(**values)
