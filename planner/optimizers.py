@@ -88,7 +88,7 @@ class Optimizer:
     ``moments`` is what hidden matrices have, ``tables`` what embedding and head have where that differs,
     ``vectors`` the values per parameter of everything else. ``more_passes`` counts reads and writes of one
     value per parameter beyond a single fused pass, each as wide as the gradient. ``flops_per_parameter``
-    leaves the ``newton_schulz_steps`` out. A step is bound by memory: some ten FLOP for some ten bytes.
+    leaves the ``newton_schulz_steps`` out.
     """
 
     name: str
@@ -113,23 +113,15 @@ class Optimizer:
             + self.vectors * shapes.vectors * value_bytes
         )
 
-    def step_flops(self, shapes: WeightShapes) -> Flops:
-        """Return the FLOP of one step over some parameters."""
-        orthogonal = sum(
-            matrix.count * newton_schulz_flops(matrix.rows, matrix.columns, steps=self.newton_schulz_steps)
-            for matrix in shapes.matrices
-        )
-        return self.flops_per_parameter * shapes.parameters + orthogonal
 
+def newton_schulz_products(rows: int, columns: int) -> tuple[tuple[int, int, int], ...]:
+    """Return m, n, k of the products of one step that makes a matrix X of so many rows orthogonal.
 
-def newton_schulz_flops(rows: int, columns: int, *, steps: int) -> Flops:
-    """Return the FLOP that orthogonalise one matrix X of m x n, m the smaller side.
-
-    A step is A = X X^T (2 m^2 n), B = b A + c A A (2 m^3) and X = a X + B X (2 m^2 n): 2 m^2 (2 n + m),
-    which is 6 m^2 n for a square. The sums are left out.
+    With m the smaller side and n the larger: A = X X^T (2 m^2 n FLOP), B = b A + c A A (2 m^3) and
+    X = a X + B X (2 m^2 n), together 2 m^2 (2 n + m), or 6 m^3 for a square.
     """
     small, large = sorted((rows, columns))
-    return 2.0 * steps * small**2 * (2 * large + small)
+    return (small, small, large), (small, small, small), (small, large, small)
 
 
 ADAM: Final = Moments(values=2)

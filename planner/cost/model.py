@@ -452,6 +452,7 @@ class CostModel:
             footprint=self.setting.framework.footprint,
             kernels=self.kernels,
             products=products,
+            vector_flops_per_second=self.group.device.peak_flops_per_second.get("fp32"),
         )
 
     def _replica_costs(self, layout: Layout, links: MeshLinks) -> "_Replicas":

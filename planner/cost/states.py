@@ -1,6 +1,6 @@
 """What the parameters of a device cost at rest and once a step: their states, gathers' bytes, the update."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Final
 
@@ -9,9 +9,9 @@ from planner.cost.memory import StateBytes, frozen_bytes, state_bytes
 from planner.cost.tally import NOTHING, Cause, Family, Tally, booked, total
 from planner.footprint import Footprint
 from planner.framework import StateWidths
-from planner.optimizers import Matrix, Optimizer, WeightShapes
+from planner.optimizers import Matrix, Optimizer, WeightShapes, newton_schulz_products
 from planner.strategy import Sharding
-from planner.units import Bytes
+from planner.units import Bytes, FlopsPerSecond, Seconds
 from planner.workload.operators import MatrixProduct, Module, Phase
 from planner.workload.weights import Holding
 
@@ -35,6 +35,8 @@ class StateCosts:
     footprint: Footprint
     kernels: KernelCosts
     products: KernelCosts
+    vector_flops_per_second: FlopsPerSecond | None = None
+    """Of FP32 outside matrix products, where the datasheet says."""
     _known: dict[WeightShapes, StateWidths] = field(default_factory=dict, init=False, repr=False)
 
     def widths_of(self, shapes: WeightShapes) -> StateWidths:
@@ -86,8 +88,15 @@ class StateCosts:
         width = reads * widths.gradient + 2 * widths.optimizer + widths.parameter
         shard = ceil(shapes.parameters / sharding.optimizer)
         estimate = self.kernels.optimizer_step(shard, width)
-        passes = booked(estimate, cause=Cause.OPTIMIZER, family=Family.OPTIMIZER)
+        seconds = max(estimate.seconds, self._arithmetic_seconds(shard))
+        passes = booked(replace(estimate, seconds=seconds), cause=Cause.OPTIMIZER, family=Family.OPTIMIZER)
         return passes + self._orthogonalised(shapes, sharding)
+
+    def _arithmetic_seconds(self, parameters: int) -> Seconds:
+        """Return what the FLOP of an update take at least; it is bound by memory on all but odd devices."""
+        if not self.vector_flops_per_second:
+            return 0.0
+        return self.optimizer.flops_per_parameter * parameters / self.vector_flops_per_second
 
     def _orthogonalised(self, shapes: WeightShapes, sharding: Sharding) -> Tally:
         """Return Muon's Newton-Schulz steps over the hidden matrices, whole ones dealt out to a shard group.
@@ -101,16 +110,14 @@ class StateCosts:
         return total(single).times(1 / sharding.optimizer)
 
     def _step(self, matrix: Matrix) -> Tally:
-        """Return one step's products over X of m x n: X X^T, its square, and that times X."""
-        small, large = sorted((matrix.rows, matrix.columns))
-        shapes = ((small, small, large), (small, small, small), (small, large, small))
+        """Return one step's products over a matrix."""
         return total(
             booked(
                 self.products.matrix_product(_product(*shape), phase=Phase.FORWARD),
                 cause=Cause.OPTIMIZER,
                 family=Family.OPTIMIZER,
             )
-            for shape in shapes
+            for shape in newton_schulz_products(matrix.rows, matrix.columns)
         )
 
 

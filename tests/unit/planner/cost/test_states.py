@@ -1,5 +1,7 @@
 """States at rest and the update, by optimizer and by what is trained."""
 
+from dataclasses import replace
+
 import pytest
 
 from planner.cluster_presets import cluster_from_preset
@@ -107,3 +109,9 @@ def test_replicas_average_what_trains_and_the_rows_that_were_touched() -> None:
     both = Holding(trained=SQUARE, frozen=7) + Holding(looked_up=TABLE, touched=500)
     assert both.reduced == SQUARE.parameters + 500
     assert both.parameters == SQUARE.parameters + 7 + TABLE.parameters
+
+
+def test_an_update_takes_no_less_than_its_arithmetic() -> None:
+    slow = replace(costs("adamw"), vector_flops_per_second=1e9)
+    assert slow.update(SQUARE, NONE).seconds == pytest.approx(14 * SQUARE.parameters / 1e9)
+    assert costs("adamw").update(SQUARE, NONE).seconds < 14 * SQUARE.parameters / 1e9
