@@ -25,11 +25,7 @@ def seed_profiles(
     Takes milliseconds where nothing has changed.
     """
     wanted = builtin_profile_names() if names is None else tuple(names)
-    seeded = {
-        summary.name: summary.facts.get(SHIPPED_DIGEST)
-        for summary in profiles.summaries()
-        if summary.built_in
-    }
+    seeded = {name: facts.get(SHIPPED_DIGEST) for name, facts in profiles.built_in_facts().items()}
     outdated = [name for name in wanted if seeded.get(name) != shipped_digest(name)]
     if outdated and on_work is not None:
         on_work()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
+from planner.units import Seconds
 from profiler.backend import detect_kind, num_devices
 from profiler.journal import OtherMachine
 from profiler.measuring import Order, run
@@ -19,6 +20,11 @@ from profiler.processes import Place, place_from_torchrun, spawn
 from profiler.shapes import read_shapes
 
 MEASURED, NOTHING_MEASURED, BAD_INPUT = 0, 1, 2
+
+USUAL_LOAD_SECONDS: Seconds = 60.0
+"""An accelerator is warm and at the clock that it keeps after less."""
+LOAD_SHARE = 0.2
+"""Of the time for all, what the load may take."""
 
 ENDED_BY_SIGNAL = 128
 """A shell adds this to the number of the signal that ended a command."""
@@ -82,16 +88,27 @@ def _order(arguments: argparse.Namespace) -> Order:
     folder = arguments.output.resolve().parent
     _require(folder.is_dir(), f"no folder {folder} to write {arguments.output.name} in")
     _require(os.access(folder, os.W_OK), f"{folder} cannot be written to")
+    kind = detect_kind(arguments.device)
     return Order(
         output=arguments.output.resolve(),
-        kind=detect_kind(arguments.device),
+        kind=kind,
         name=arguments.name,
         shapes=read_shapes(arguments.request) if arguments.request else None,
         seconds_limit=arguments.seconds_limit,
-        load_seconds=arguments.load_seconds,
+        load_seconds=_load_seconds(arguments, kind),
         drive_file=arguments.drive_file,
         afresh=arguments.afresh,
     )
+
+
+def _load_seconds(arguments: argparse.Namespace, kind: str) -> Seconds:
+    """Return how long to load the devices: accelerators for a minute, where no list of shapes was given."""
+    if arguments.load_seconds is not None:
+        return float(arguments.load_seconds)
+    if kind == "cpu" or arguments.request:
+        return 0.0
+    limit = arguments.seconds_limit
+    return USUAL_LOAD_SECONDS if limit is None else min(USUAL_LOAD_SECONDS, LOAD_SHARE * limit)
 
 
 def _num_processes(wanted: int | None, kind: str, *, place: Place | None) -> int:
@@ -144,9 +161,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--load-seconds",
         type=_seconds,
-        default=0.0,
         metavar="S",
-        help="load the devices for so long first and keep the rate that they sustain (default: not)",
+        help="load the devices for so long first and keep the rate that they sustain (default: accelerators "
+        "for a minute, processors not)",
     )
     parser.add_argument(
         "--drive-file",

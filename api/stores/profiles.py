@@ -68,7 +68,14 @@ class ProfileStore(Protocol):
         ...
 
     def summaries(self, *, device: str | None = None) -> list[ProfileSummary]:
-        """Return what profiles there are, by name; of one device where it is given."""
+        """Return what profiles there are, by name; of one device where it is given.
+
+        It counts their measurements, which takes a while where there are a million.
+        """
+        ...
+
+    def built_in_facts(self) -> dict[str, Document]:
+        """Return the facts of the profiles that come with the product, by name; nothing is counted."""
         ...
 
     def delete(self, name: str) -> bool:
@@ -120,6 +127,12 @@ class DatabaseProfileStore:
         with self._sessions() as session:
             found = [_summary(run, *counts) for run, *counts in session.execute(runs)]
         return sorted(found, key=lambda summary: summary.name)
+
+    def built_in_facts(self) -> dict[str, Document]:
+        """See `ProfileStore.built_in_facts`."""
+        with self._sessions() as session:
+            built_in = select(ProfileRunRow.name, ProfileRunRow.facts).where(ProfileRunRow.built_in)
+            return {row.name: row.facts for row in session.execute(built_in)}
 
     def delete(self, name: str) -> bool:
         """See `ProfileStore.delete`."""

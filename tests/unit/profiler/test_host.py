@@ -66,3 +66,13 @@ def test_each_process_has_an_even_share_of_the_cores() -> None:
     assert host.core_share(1) == f"{cores}c"
     assert host.threads_per_process(2 * cores) == 1
     assert host.core_share(2 * cores) == "0.5c"
+
+
+def test_largest_cache_is_found(tmp_path: Path) -> None:
+    for number, size in enumerate(("32K", "1024K", "36864K")):
+        folder = tmp_path / f"index{number}"
+        folder.mkdir()
+        (folder / "size").write_text(f"{size}\n")
+
+    assert host.cache_bytes(tmp_path) == 36 * 2**20
+    assert host.cache_bytes(tmp_path / "absent") == host.USUAL_CACHE_BYTES

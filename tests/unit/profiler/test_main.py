@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from profiler.__main__ import main
+from profiler.__main__ import _load_seconds, _parser, main
+from profiler.journal import open_journal
 
 SHAPES = {
     "format": "meshplan-shapes/1",
@@ -97,6 +98,43 @@ def test_arguments_without_meaning_are_refused(
 
     assert ended.value.code == 2
     assert arguments[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "seconds"),
+    [
+        ([], "cpu", 0),
+        ([], "cuda", 60),
+        (["--seconds-limit", "50"], "cuda", 10),
+        (["--request", "shapes.json"], "cuda", 0),
+        (["--load-seconds", "5"], "cpu", 5),
+    ],
+)
+def test_accelerators_are_loaded_for_a_minute(arguments: list[str], kind: str, seconds: float) -> None:
+    parsed = _parser().parse_args(["--output", "profile.json", *arguments])
+
+    assert _load_seconds(parsed, kind) == seconds
+
+
+def test_journal_of_another_machine_is_bad_input(
+    tmp_path: Path, request_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "profile.json"
+    open_journal(tmp_path / "profile.json.journal", run="then", identity={"torch": "1.0"})
+    arguments = [
+        "--output",
+        str(output),
+        "--request",
+        str(request_path),
+        "--processes",
+        "1",
+        "--device",
+        "cpu",
+    ]
+
+    assert main(arguments) == 2
+    assert "write to another file, or start afresh" in capsys.readouterr().err
+    assert main([*arguments, "--afresh"]) == 0
 
 
 def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:

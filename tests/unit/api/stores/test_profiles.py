@@ -137,6 +137,12 @@ def test_a_profile_added_by_hand_becomes_built_in(profiles: DatabaseProfileStore
     assert [summary.built_in for summary in profiles.summaries()] == [True]
 
 
+def test_facts_of_built_in_profiles_are_known_by_name(profiles: DatabaseProfileStore) -> None:
+    profiles.add(profile(facts={"shipped": 1}), built_in=True)
+    profiles.add(profile("mine", facts={"shipped": 2}))
+    assert profiles.built_in_facts() == {"a100/published": {"shipped": 1}}
+
+
 def test_deleting_a_profile_deletes_its_measurements(
     profiles: DatabaseProfileStore, sessions: SessionFactory
 ) -> None:
