@@ -1,5 +1,7 @@
 """Fine-tuning against published runs and published claims of what fits where."""
 
+from dataclasses import replace
+
 import pytest
 
 from planner.cluster_presets import cluster_from_preset
@@ -9,6 +11,7 @@ from planner.plan import Prediction, Status
 from planner.planning import PlanRequest, evaluate_plan, plan_training
 from planner.profile import builtin_profile
 from planner.strategy import Recompute, RecomputeMode, ShortPlan
+from planner.units import GIBIBYTE
 from planner.workload.presets import preset_workload
 
 LORA = Trainable(kind=TrainableKind.LORA, rank=16, targets=("linear_qkv",))
@@ -98,3 +101,53 @@ def test_full_training_of_7b_is_planned_on_eight_devices() -> None:
     job = Job(global_batch_size=64, sequence_length=4096, framework="megatron-core")
     result = plan_training(request("llama-2-7b", "h100-sxm", 8, job))
     assert result.status is Status.OPTIMAL
+
+
+TORCHTUNE_TARGETS = ("q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+@pytest.mark.parametrize(
+    ("base_format", "peak_gibibytes", "tolerance"), [(None, 16.2, 0.02), (BaseFormat.NF4, 7.4, 0.13)]
+)
+def test_memory_of_torchtune_on_one_24_gb_device(
+    base_format: BaseFormat | None, peak_gibibytes: float, tolerance: float
+) -> None:
+    """The table of torchtune's README: Llama 3.1 8B, two sequences of 2,048, everything in 16 bits.
+
+    It computes the loss in chunks, which is left out here, and so are the copies of quantized weights.
+    """
+    job = Job(
+        global_batch_size=16,
+        sequence_length=2048,
+        framework="pytorch",
+        master_weight_dtype=Precision.BF16,
+        trainable=Trainable(
+            kind=TrainableKind.LORA, rank=8, targets=TORCHTUNE_TARGETS, base_format=base_format
+        ),
+    )
+    plan = ShortPlan(micro_batch_size=2, recompute=FULL_RECOMPUTE)
+    held = predicted(request("llama-3.1-8b", "rtx-4090", 1, job), plan).memory[0].breakdown_bytes
+    kept = held.parameters + held.gradients + held.optimizer + held.activations
+    assert kept / GIBIBYTE == pytest.approx(peak_gibibytes, rel=tolerance)
+
+
+@pytest.mark.parametrize(("model", "is_sharded"), [("llama-2-7b", False), ("llama-2-70b", True)])
+def test_very_large_models_alone_take_sharded_parameters_and_checkpointing(
+    model: str, *, is_sharded: bool
+) -> None:
+    """Singh et al., "A Study of Optimizations for Fine-tuning Large Language Models" (2024), its defaults."""
+    job = Job(
+        global_batch_size=64,
+        sequence_length=4096,
+        framework="deepspeed",
+        trainable=Trainable(kind=TrainableKind.LORA),
+    )
+    asked = request(model, "h100-sxm", 8, job)
+    alone = Constraints(fixed={"tensor_parallel": 1, "pipeline_parallel": 1})
+    plan = plan_training(replace(asked, constraints=alone)).plan
+    assert plan is not None
+    modes = {
+        layers.recompute.mode for stage in plan.stages for chunk in stage.chunks for layers in chunk.layers
+    }
+    assert (plan.sharding.parameters > 1) is is_sharded
+    assert (RecomputeMode.FULL in modes) is is_sharded
