@@ -5,6 +5,7 @@ proposes such a plan, and an evaluation calls it illegal. `Rule.outcome` keeps t
 """
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from planner.framework import Framework
@@ -54,10 +55,19 @@ def layer_violations(
     return broken(rules, Proposal(setting=setting, layout=layout, layers=layers_per_chunk))
 
 
-def rule_table(framework: Framework) -> tuple[tuple[str, str, Outcome], ...]:
-    """Return the rules of a framework for people: name, what must hold, what happens otherwise."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RuleEntry:
+    """A rule of a framework for people: what must hold, and what happens otherwise."""
+
+    name: str
+    words: str
+    outcome: Outcome
+
+
+def rule_table(framework: Framework) -> tuple[RuleEntry, ...]:
+    """Return the rules of a framework in its release, in words."""
     return tuple(
-        (rule.name, words, rule.outcome(framework))
+        RuleEntry(name=rule.name, words=words, outcome=rule.outcome(framework))
         for rule in RULES
         if (words := rule.words(framework)) is not None
     )

@@ -318,4 +318,4 @@ def framework_by_name(name: str, *, version: str | None = None, pointer: str = "
         raise UnknownName(
             f"unknown framework {name!r}", pointer=pointer, nearest_legal=nearest_names(name, FRAMEWORKS)
         )
-    return in_release(framework, version, pointer=f"{pointer}_version")
+    return in_release(framework, version, pointer=f"{pointer}_version" if pointer else "")

@@ -141,14 +141,9 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _nearest(framework: Framework, version: str) -> tuple[str, ...]:
     """Return all known releases, the nearest first; the newest first where the version has no number."""
-    asked = _numbers(version)
-    newest_first = framework.versions[::-1]
-    if not asked:
-        return newest_first
-    return tuple(sorted(newest_first, key=lambda release: _distance(_numbers(release), asked)))
-
-
-def _distance(release: tuple[int, ...], asked: tuple[int, ...]) -> tuple[int, ...]:
-    width = max(len(release), len(asked))
-    padded = [(*numbers, *(0,) * (width - len(numbers))) for numbers in (release, asked)]
-    return tuple(abs(own - other) for own, other in zip(*padded, strict=True))
+    known = framework.versions
+    older = (
+        sum(_numbers(release) < _numbers(version) for release in known) if _numbers(version) else len(known)
+    )
+    order = sorted(range(len(known)), key=lambda number: abs(2 * (number - older) + 1))
+    return tuple(known[number] for number in order)

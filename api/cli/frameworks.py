@@ -1,5 +1,7 @@
 """``meshplan frameworks``: what each training framework overlaps, keeps, supports and refuses."""
 
+from typing import Final
+
 import click
 
 from api.cli.outcome import problems_told, write_json
@@ -12,7 +14,10 @@ EXAMPLES = """\b
 Examples:
   meshplan frameworks list
   meshplan frameworks show megatron-core
+  meshplan frameworks show torchtitan --release 0.2
 """
+IN_WORDS: Final = {"limits", "rules"}
+"""What of a framework is told as rules."""
 
 
 @click.group(epilog=EXAMPLES)
@@ -37,19 +42,26 @@ def list_command(as_json: bool) -> None:  # noqa: FBT001 - a flag of the command
 
 @command.command("show")
 @click.argument("name")
+@click.option("--release", metavar="VERSION", help="A release of it; the newest that is known.")
 @click.option("--json", "as_json", is_flag=True, help="Write a JSON document and nothing else.")
-def show_command(name: str, as_json: bool) -> None:  # noqa: FBT001 - a flag of the command line
-    r"""Show the traits of a framework.
+def show_command(name: str, release: str | None, as_json: bool) -> None:  # noqa: FBT001 - a flag of the command line
+    r"""Show the traits of a framework, and the rules that its plans keep to.
 
     \b
-    Example: meshplan frameworks show pytorch
+    Example: meshplan frameworks show megatron-core --release 0.12
     """
     with problems_told(as_json=as_json):
-        traits = framework_document(framework_by_name(name, pointer=""))
+        traits = framework_document(framework_by_name(name, version=release, pointer=""))
     if as_json:
         write_json(dict(traits))
         return
-    write_table(("trait", "value"), [(words(trait), _shown(value)) for trait, value in traits.items()])
+    rows = [(trait, value) for trait, value in traits.items() if trait not in IN_WORDS]
+    write_table(("trait", "value"), [(words(trait), _shown(value)) for trait, value in rows])
+    click.echo()
+    write_table(
+        ("rule", "what holds", "otherwise"),
+        [(rule["name"], rule["holds"], rule["otherwise"]) for rule in traits["rules"]],
+    )
 
 
 def _shown(value: object) -> str:

@@ -1,9 +1,9 @@
 """The training frameworks that a request may name."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
 from api.names import found
 from api.schemas.catalogue import FrameworkListDocument, framework_document
@@ -19,7 +19,10 @@ def read_frameworks() -> FrameworkListDocument:
 
 
 @router.get("/{name}")
-def read_framework(name: str) -> Mapping[str, Any]:
-    """Show what a framework overlaps, keeps, supports and refuses."""
+def read_framework(
+    name: str,
+    version: Annotated[str | None, Query(description="A release of it; the newest that is known.")] = None,
+) -> Mapping[str, Any]:
+    """Show what a framework overlaps, keeps, supports and refuses, and its rules in words."""
     with found(name):
-        return framework_document(framework_by_name(name, pointer="/name"))
+        return framework_document(framework_by_name(name, version=version, pointer=""))

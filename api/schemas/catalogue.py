@@ -10,6 +10,7 @@ from pydantic_core import to_jsonable_python
 from api.schemas.cluster import ClusterDocument
 from api.schemas.document import EXPERIMENTAL, OutputDocument
 from planner.framework import Framework
+from planner.framework_rules import rule_table
 from planner.workload.summary import LayerSummary, ModelSummary
 
 
@@ -153,6 +154,10 @@ class FrameworkListDocument(OutputDocument):
 
 
 def framework_document(framework: Framework) -> Mapping[str, Any]:
-    """Return the traits of a framework as plain data."""
+    """Return the traits of a framework as plain data, and its rules in words."""
     document: Mapping[str, Any] = to_jsonable_python(framework)
-    return document
+    rules = [
+        {"name": entry.name, "holds": entry.words, "otherwise": entry.outcome.value}
+        for entry in rule_table(framework)
+    ]
+    return {**document, "rules": rules}

@@ -4,9 +4,10 @@ They come in three steps, so that one cheap bound can rule out many at once: mes
 their variants in sharding and recomputation, and the variants' schedules.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import groupby
 from math import comb
 from typing import Final
 
@@ -77,6 +78,24 @@ NOT_SEARCHED: Final[Mapping[str, object]] = {
 """Words that are left at one value (None: the default that follows from the rest)."""
 
 
+_MESHED: Final = frozenset({Part.MESH})
+_BATCHED: Final = frozenset({Part.MESH, Part.BATCH})
+_SHARDED: Final = frozenset({Part.MESH, Part.BATCH, Part.SHARDING, Part.RECOMPUTE})
+_SCHEDULED: Final = frozenset({Part.MESH, Part.BATCH, Part.SCHEDULE})
+STEPS: Final = (_MESHED, _BATCHED, _SHARDED, _SCHEDULED)
+"""What is decided after each step; a rule that reads parts of two steps could not be asked in time."""
+
+
+def _rules_by_step(framework: Framework) -> Mapping[frozenset[Part], tuple[Rule, ...]]:
+    """Return the rules that each step can ask and none before it could."""
+    left = rules_of(framework)
+    found = {}
+    for step in STEPS:
+        found[step] = decided_by(left, step)
+        left = tuple(rule for rule in left if rule not in found[step])
+    return found
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Space:
     """The setting and the caller's constraints: which values each dimension may take."""
@@ -84,16 +103,16 @@ class Space:
     setting: Setting
     constraints: Constraints
     num_devices: int
-    rules: tuple[Rule, ...] = field(init=False, compare=False, repr=False)
-    """The rules that the framework adds."""
+    rules: Mapping[frozenset[Part], tuple[Rule, ...]] = field(init=False, compare=False, repr=False)
+    """The rules that the framework adds, by the step of the search that can ask them first."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rules", rules_of(self.setting.framework))
+        object.__setattr__(self, "rules", _rules_by_step(self.setting.framework))
 
-    def runs(self, layout: Layout, *, decided: Collection[Part]) -> bool:
-        """Whether the framework runs a layout, as far as its decided parts go."""
-        proposal = Proposal(setting=self.setting, layout=layout)
-        return not broken(decided_by(self.rules, decided), proposal)
+    def runs(self, layout: Layout, *, step: frozenset[Part]) -> bool:
+        """Whether the framework runs a layout, as far as a step decides it."""
+        rules = self.rules[step]
+        return not rules or not broken(rules, Proposal(setting=self.setting, layout=layout))
 
     def allowed(self, word: str, value: float) -> bool:
         """Whether constraints let a dimension take a value."""
@@ -127,11 +146,7 @@ def _check_word(word: str, *, section: str) -> None:
     )
 
 
-_BATCHED: Final = frozenset({Part.MESH, Part.BATCH})
-_SHARDED: Final = frozenset({Part.MESH, Part.BATCH, Part.SHARDING, Part.RECOMPUTE})
-_SCHEDULED: Final = frozenset({Part.MESH, Part.BATCH, Part.SCHEDULE})
-STEPS: Final = (_BATCHED, _SHARDED, _SCHEDULED)
-"""What is decided after each step; a rule that reads parts of two steps could not be asked in time."""
+ONE_SAMPLE: Final = Batch(micro_batch_size=1, num_micro_batches=1)
 
 
 def _bare(mesh: Mesh, batch: Batch) -> Layout:
@@ -142,9 +157,9 @@ def _bare(mesh: Mesh, batch: Batch) -> Layout:
 def meshes(space: Space) -> Iterator[tuple[Mesh, Batch]]:
     """Yield every legal mesh with every legal batch on it."""
     for mesh in _meshes(space):
-        if _sequence_splits(space, mesh):
+        if _sequence_splits(space, mesh) and space.runs(_bare(mesh, ONE_SAMPLE), step=_MESHED):
             for batch in _batches(space, mesh):
-                if space.runs(_bare(mesh, batch), decided=_BATCHED):
+                if space.runs(_bare(mesh, batch), step=_BATCHED):
                     yield mesh, batch
 
 
@@ -155,7 +170,7 @@ def variants(space: Space, mesh: Mesh, batch: Batch) -> Iterator[Layout]:
         sharding = zero_sharding(zero_stage, replicas=replicas, framework=space.setting.framework)
         for recompute in _recompute_choices(space):
             layout = replace(_bare(mesh, batch), sharding=sharding, recompute=recompute)
-            if space.runs(layout, decided=_SHARDED):
+            if space.runs(layout, step=_SHARDED):
                 yield layout
 
 
@@ -196,11 +211,20 @@ class SpaceSize:
 def space_size(space: Space) -> SpaceSize:
     """Count the layouts and plans of a space."""
     layouts, plans = 0, 0.0
-    for mesh, batch in meshes(space):
-        num_schedules = sum(1 for _ in schedules(space, mesh, batch))
-        options = [len(layout.recompute) for layout in variants(space, mesh, batch)] if num_schedules else []
-        layouts += num_schedules * len(options)
-        plans += num_schedules * sum(_placements(space, mesh.pipeline_parallel, count) for count in options)
+    # Schedules are judged by stages and micro-batches alone, sharding and recomputation without a batch.
+    known: dict[tuple[int, int], int] = {}
+    for mesh, batches in groupby(meshes(space), key=lambda pair: pair[0]):
+        options: list[int] | None = None
+        for _, batch in batches:
+            if options is None:
+                options = [len(layout.recompute) for layout in variants(space, mesh, batch)]
+                ways = sum(_placements(space, mesh.pipeline_parallel, count) for count in options)
+            key = (mesh.pipeline_parallel, batch.num_micro_batches)
+            if key not in known:
+                known[key] = sum(1 for _ in schedules(space, mesh, batch))
+            num_schedules = known[key]
+            layouts += num_schedules * len(options)
+            plans += num_schedules * ways
     return SpaceSize(layouts=layouts, plans=plans)
 
 
@@ -391,7 +415,7 @@ def _is_considered(space: Space, mesh: Mesh, batch: Batch, schedule: Schedule) -
     chunks = mesh.pipeline_parallel * schedule.virtual_stages
     if 2 * chunks * batch.num_micro_batches > MOST_PASSES or not _can_be_filled(space, chunks):
         return False
-    return space.runs(replace(_bare(mesh, batch), schedule=schedule), decided=_SCHEDULED)
+    return space.runs(replace(_bare(mesh, batch), schedule=schedule), step=_SCHEDULED)
 
 
 def _can_be_filled(space: Space, chunks: int) -> bool:

@@ -3,15 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from planner.errors import InvalidRequest
 from planner.expansion import expand_short_plan, zero_sharding
 from planner.framework import FULL_RECOMPUTE, SELECTIVE_RECOMPUTE
 from planner.frameworks import FRAMEWORKS
 from planner.full_plan import full_plan, read_full_plan
-from planner.layer_splits import even_split, weighed_split
 from planner.strategy import (
     Chunk,
     LayerOffload,
@@ -19,13 +16,12 @@ from planner.strategy import (
     Offload,
     Recompute,
     RecomputeMode,
+    ScheduleName,
     ShortPlan,
     Stage,
     TrainingPlan,
     ZeroStage,
 )
-from planner.workload.body import body_of
-from planner.workload.presets import preset_workload
 from tests.unit.planner.settings import setting
 
 SHORT_PLANS = [
@@ -143,13 +139,6 @@ def test_a_layer_kept_on_the_host_cannot_be_priced_yet() -> None:
     assert refused.value.pointer.endswith("/offload")
 
 
-@given(st.integers(0, 500), st.integers(1, 64))
-def test_an_even_split_loses_no_layer_and_differs_by_at_most_one(num_layers: int, num_chunks: int) -> None:
-    split = even_split(num_layers, num_chunks)
-    assert sum(split) == num_layers
-    assert max(split) - min(split) <= 1
-
-
 def test_zero_stages_shard_more_and_more() -> None:
     framework = FRAMEWORKS["megatron-core"]
     sizes = [
@@ -159,25 +148,51 @@ def test_zero_stages_shard_more_and_more() -> None:
     assert sizes == [(1, 1, 1), (1, 1, 8), (1, 8, 8), (8, 8, 8)]
 
 
-@pytest.mark.parametrize(
-    ("model", "num_chunks", "layers"),
-    [
-        # The head of Llama 3 8B weighs as much as 2.4 of its layers, that of GPT-2 as much as 5.4.
-        ("llama-3-8b", 1, (32,)),
-        ("llama-3-8b", 2, (18, 14)),
-        ("llama-3-8b", 4, (9, 9, 8, 6)),
-        ("gpt-2-124m", 4, (5, 4, 3, 0)),
-        ("gpt-2-124m", 8, (3, 2, 2, 2, 1, 1, 1, 0)),
-    ],
-)
-def test_stages_filled_by_weight_leave_room_for_the_head(
-    model: str, num_chunks: int, layers: tuple[int, ...]
-) -> None:
-    assert weighed_split(body_of(preset_workload(model)), num_chunks) == layers
-
-
 def test_nanotron_fills_stages_by_weight_unless_told_how() -> None:
     judged = setting(framework="nanotron")
     assert expand_short_plan(ShortPlan(pipeline_parallel=2), judged).assignment == ((18,), (14,))
     told = ShortPlan(pipeline_parallel=2, layers_per_stage=(16, 16))
     assert expand_short_plan(told, judged).assignment == ((16,), (16,))
+
+
+def test_a_module_may_have_the_name_that_the_framework_gives_it() -> None:
+    asked = Recompute(mode=RecomputeMode.SELECTIVE, modules=("layernorm", "mlp", "norm"))
+    (option,) = expand_short_plan(ShortPlan(recompute=asked), setting()).layout.recompute
+    assert option.modules == ("norm", "mlp")
+    (option,) = expand_short_plan(ShortPlan(recompute=asked), setting(framework="any")).layout.recompute
+    assert option.modules == ("layernorm", "mlp", "norm")
+
+
+@pytest.mark.parametrize(
+    ("framework", "expert_parallel", "cut"),
+    [("megatron-core", 1, 1), ("maxtext", 1, 2), ("torchtitan", 1, 2), ("torchtitan", 4, 1), ("any", 1, 1)],
+)
+def test_experts_of_which_nothing_is_said_are_cut_as_the_framework_does(
+    framework: str, expert_parallel: int, cut: int
+) -> None:
+    plan = ShortPlan(tensor_parallel=2, expert_parallel=expert_parallel)
+    mesh = expand_short_plan(plan, setting(model="mixtral-8x7b", framework=framework)).layout.mesh
+    assert mesh.expert_tensor_parallel == cut
+    dense = expand_short_plan(replace(plan, expert_parallel=1), setting(framework=framework)).layout.mesh
+    assert dense.expert_tensor_parallel == 1
+
+
+def test_a_pipeline_has_the_schedule_that_the_framework_has() -> None:
+    plan = ShortPlan(pipeline_parallel=2)
+    names = {
+        name: expand_short_plan(plan, setting(framework=name)).layout.schedule.name
+        for name in ("megatron-core", "maxtext")
+    }
+    assert names == {
+        "megatron-core": ScheduleName.ONE_FORWARD_ONE_BACKWARD,
+        "maxtext": ScheduleName.GPIPE,
+    }
+
+
+def test_layers_that_the_framework_would_not_spread_so_are_no_plan() -> None:
+    told = ShortPlan(pipeline_parallel=2, layers_per_stage=(16, 16))
+    pointers = {
+        name: [violation.pointer for violation in expand_short_plan(told, setting(framework=name)).violations]
+        for name in ("nanotron", "maxtext", "pytorch")
+    }
+    assert pointers == {"nanotron": ["/plan/layers_per_stage"], "maxtext": [], "pytorch": []}

@@ -71,6 +71,23 @@ def test_a_framework_refuses_what_it_does_not_have() -> None:
     assert pointers == ["/plan/zero_stage"]
 
 
+@pytest.mark.parametrize(
+    ("model", "module", "is_there"),
+    [
+        ("llama-3-8b", "mlp", True),
+        ("llama-3-8b", "moe", False),
+        ("mixtral-8x7b", "moe", True),
+        ("llama-3-8b", "latent_projection", False),
+    ],
+)
+def test_only_modules_of_the_model_are_computed_again(model: str, module: str, *, is_there: bool) -> None:
+    judged = setting(model=model)
+    asked = Recompute(mode=RecomputeMode.SELECTIVE, modules=(module,))
+    violations = layout_violations(judged, expand_short_plan(ShortPlan(recompute=asked), judged).layout)
+    assert (violations == ()) is is_there
+    assert is_there or "mlp" in violations[0].nearest_legal
+
+
 @given(st.integers(1, 5000))
 def test_divisors_divide(number: int) -> None:
     found = divisors(number)

@@ -110,3 +110,18 @@ def test_a_built_in_profile_stays(meshplan: Command) -> None:
     ended = meshplan("profiles", "delete", "h100-sxm/published")
     assert ended.code == 2
     assert "built in" in ended.errors
+
+
+def test_a_framework_is_shown_with_its_rules_in_a_release(meshplan: Command) -> None:
+    def otherwise(*release: str) -> dict[str, str]:
+        rules = meshplan("frameworks", "show", "megatron-core", "--json", *release).document["rules"]
+        return {rule["name"]: rule["otherwise"] for rule in rules}
+
+    assert otherwise()["even-layers"] == "refused"
+    assert otherwise("--release", "0.12")["even-layers"] == "accepted, and wrong"
+    assert "layers-per-chunk" in otherwise("--release", "0.12").keys() - otherwise().keys()
+    table = meshplan("frameworks", "show", "megatron-core").output
+    assert "pipeline_parallel x virtual_stages divides the layers" in table
+    unknown = meshplan("frameworks", "show", "megatron-core", "--release", "0.5")
+    assert unknown.code == 2
+    assert "0.9" in unknown.errors

@@ -74,3 +74,14 @@ def test_a_shown_cluster_can_be_planned_for(client: TestClient) -> None:
 
 def test_a_device_is_shown_by_any_of_its_names(client: TestClient) -> None:
     assert client.get("/v1/devices/NVIDIA H100 80GB HBM3").json()["name"] == "H100-SXM5-80GB"
+
+
+def test_a_framework_is_shown_with_its_rules_in_a_release(client: TestClient) -> None:
+    def rules(query: str) -> set[str]:
+        return {rule["name"] for rule in client.get(f"/v1/frameworks/torchtitan{query}").json()["rules"]}
+
+    assert "no-expert-parallel" in rules("?version=0.1")
+    assert "no-expert-parallel" not in rules("")
+    unknown = client.get("/v1/frameworks/torchtitan?version=9")
+    assert unknown.status_code == HTTPStatus.NOT_FOUND
+    assert unknown.json()["nearest_legal"] == ["0.3", "0.2", "0.1"]

@@ -1,0 +1,99 @@
+"""Rules of frameworks: each is told in words, and none is broken by what a search considers."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from planner.framework_rules import LAYOUT_PARTS, RULES, layer_violations, rule_table, rules_of
+from planner.frameworks import FRAMEWORKS, framework_by_name
+from planner.job import Constraints
+from planner.legality import layout_violations
+from planner.limits import LayerSplit
+from planner.rules.layers import usual_split
+from planner.search.meshes import STEPS, meshes, schedules, search_space, space_size, variants
+from planner.setting import Setting
+from planner.strategy import Layout
+from tests.unit.planner.settings import setting
+
+RELEASES = [
+    (name, version) for name, framework in FRAMEWORKS.items() for version in (*framework.versions, None)
+]
+
+
+def layouts(judged: Setting) -> Iterator[Layout]:
+    """Yield every layout that a search considers."""
+    space = search_space(judged, Constraints())
+    for mesh, batch in meshes(space):
+        for schedule in schedules(space, mesh, batch):
+            for layout in variants(space, mesh, batch):
+                yield replace(layout, schedule=schedule)
+
+
+def small(model: str, framework: str, version: str | None) -> Setting:
+    return setting(
+        model=model,
+        framework=framework,
+        version=version,
+        num_devices=8,
+        num_layers=6,
+        global_batch_size=24,
+        sequence_length=2048,
+    )
+
+
+@pytest.mark.parametrize(("framework", "version"), RELEASES)
+@pytest.mark.parametrize("model", ["llama-3-8b", "mixtral-8x7b"])
+def test_nothing_that_a_search_considers_breaks_a_rule(
+    model: str, framework: str, version: str | None
+) -> None:
+    judged = small(model, framework, version)
+    seen = list(layouts(judged))
+    assert {layout_violations(judged, layout) for layout in seen} <= {()}
+    assert bool(seen) is (judged.framework.limits.experts.exist or not judged.has_experts)
+    assert space_size(search_space(judged, Constraints())).layouts == len(seen)
+
+
+@pytest.mark.parametrize(("framework", "version"), RELEASES)
+def test_a_framework_that_spreads_layers_itself_breaks_no_rule_of_its_own(
+    framework: str, version: str | None
+) -> None:
+    judged = small("llama-3-8b", framework, version)
+    if judged.framework.limits.layer_split is LayerSplit.ANY:
+        assert "layers-per-chunk" not in {entry.name for entry in rule_table(judged.framework)}
+        return
+    for layout in layouts(judged):
+        split = usual_split(judged, layout)
+        assert sum(split) == judged.num_layers
+        assert layer_violations(judged, layout, split) == ()
+
+
+def test_a_rule_can_be_asked_as_soon_as_a_search_has_decided_what_it_reads() -> None:
+    for rule in RULES:
+        if rule.parts <= LAYOUT_PARTS:
+            assert any(rule.parts <= step for step in STEPS), rule.name
+
+
+def test_names_of_rules_are_unique() -> None:
+    names = [rule.name for rule in RULES]
+    assert len(names) == len(set(names))
+
+
+def test_every_rule_binds_some_release() -> None:
+    bound = {
+        rule.name for name, version in RELEASES for rule in rules_of(framework_by_name(name, version=version))
+    }
+    assert bound == {rule.name for rule in RULES}
+
+
+def test_the_table_tells_the_rules_that_bind() -> None:
+    for framework in FRAMEWORKS.values():
+        table = rule_table(framework)
+        assert [entry.name for entry in table] == [rule.name for rule in rules_of(framework)]
+        assert all(entry.words for entry in table)
+
+
+def test_no_framework_at_all_has_few_rules() -> None:
+    """What stays is what the planner can price: its schedules, and modules to recompute."""
+    names = {entry.name for entry in rule_table(FRAMEWORKS["any"])}
+    assert names == {"schedules", "interleaved-groups", "recompute-modules"}
