@@ -71,7 +71,15 @@ def _nearest(name: str) -> tuple[str, ...]:
 def _has_words(device: str, name: str) -> bool:
     """Tell whether every word of ``name`` begins a word of the device: "A100 80GB", "V100-SXM"."""
     own, wanted = _words(device), _words(name)
-    return bool(wanted) and all(any(word.startswith(want) for word in own) for want in wanted)
+    return bool(wanted) and all(any(_begins(want, word) for word in own) for want in wanted)
+
+
+def _begins(start: str, word: str) -> bool:
+    """Tell whether a word begins so, cut between letters and digits: SXM begins SXM2, H20 not H200."""
+    if not word.startswith(start):
+        return False
+    following = word[len(start) :]
+    return not following or following[0].isdigit() != start[-1].isdigit()
 
 
 def _words(name: str) -> list[str]:

@@ -75,7 +75,14 @@ def test_an_ambiguous_name_is_refused_with_the_choices(name: str, choices: set[s
 
 
 @pytest.mark.parametrize(
-    ("name", "nearest"), [("H1000-SXM", "H100-SXM5-80GB"), ("A100-SXN4-80GB", "A100-SXM4-80GB"), ("", None)]
+    ("name", "nearest"),
+    [
+        ("H1000-SXM", "H100-SXM5-80GB"),
+        ("A100-SXN4-80GB", "A100-SXM4-80GB"),
+        # Another device, although its name begins like this one's.
+        ("H20", "H200-SXM-141GB"),
+        ("", None),
+    ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_ones(name: str, nearest: str | None) -> None:
     with pytest.raises(UnknownName) as caught:
