@@ -44,6 +44,9 @@ LAUNCH_RELATIVE_ERROR: Final = 0.3
 """How far a host's launch time per kernel strays between hosts (no measurement: a stated guess)."""
 
 
+EAGER_ALREADY: Final = frozenset({Module.HEAD, Module.TRACED})
+"""Where passes are counted kernel by kernel, as an eager program runs them: the loss, a traced module."""
+
 WEIGHT_GRADIENT_BYTES: Final = 4
 """One FP32 gradient of the largest product's weights lives until it is added to the accumulated one.
 
@@ -157,7 +160,7 @@ class LayerClock:
 
     def _forward(self, operators: Sequence[Operator]) -> Tally:
         parts = [part for op in operators for part in self._forward_parts(op, operators)]
-        return self._at_launch_rate(total(parts), kernels=len(parts) + _repeats(operators))
+        return self._at_launch_rate(total(parts), kernels=len(parts) + _repeats(operators, Phase.FORWARD))
 
     def _forward_parts(self, op: Operator, operators: Sequence[Operator]) -> list[Tally]:
         match op:
@@ -179,8 +182,7 @@ class LayerClock:
 
     def _memory_pass(self, op: MemoryPass, phase: Phase) -> Estimate:
         paces = self.framework.pace
-        if op.module is Module.HEAD:
-            # Counted kernel by kernel as PyTorch runs the loss: eager already.
+        if op.module in EAGER_ALREADY:
             return self.kernels.memory_pass(op, phase=phase)
         pace = paces.memory_passes
         if op.module is Module.CORE_ATTENTION:
@@ -209,7 +211,7 @@ class LayerClock:
     def _backward(self, operators: Sequence[Operator]) -> Tally:
         operators = [op for op in operators if not op.forward_only]
         parts = [part for op in operators for part in self._backward_parts(op, operators)]
-        return self._at_launch_rate(total(parts), kernels=len(parts) + _repeats(operators))
+        return self._at_launch_rate(total(parts), kernels=len(parts) + _repeats(operators, Phase.BACKWARD))
 
     def _backward_parts(self, op: Operator, operators: Sequence[Operator]) -> list[Tally]:
         match op:
@@ -250,7 +252,7 @@ class LayerClock:
     def _recompute(self, operators: Sequence[Operator], recompute: Recompute) -> Tally:
         again = recomputed_operators(operators, recompute=_modules(recompute))
         parts = [part for op in again for part in self._forward_parts(op, again)]
-        repeated = self._at_launch_rate(total(parts), kernels=len(parts) + _repeats(again))
+        repeated = self._at_launch_rate(total(parts), kernels=len(parts) + _repeats(again, Phase.FORWARD))
         return repeated.recast(Cause.RECOMPUTE, keep=frozenset(AXIS_CAUSES.values()))
 
     def _at_launch_rate(self, work: Tally, *, kernels: int) -> Tally:
@@ -306,9 +308,20 @@ def _working_bytes(operators: Sequence[Operator], cut: Cut) -> Bytes:
     return max([products, *(op.working_bytes for op in passes)])
 
 
-def _repeats(operators: Sequence[Operator]) -> int:
-    """Return the kernels that operators launch beyond the first, in either direction."""
-    return sum(op.repeats - 1 for op in operators if isinstance(op, MatrixProduct | MemoryPass))
+def _repeats(operators: Sequence[Operator], phase: Phase) -> int:
+    """Return the kernels that operators launch beyond the first of each, in forward or in backward."""
+    return sum(
+        op.repeats - 1
+        for op in operators
+        if isinstance(op, MatrixProduct | MemoryPass) and _repeats_in(op, phase)
+    )
+
+
+def _repeats_in(op: MatrixProduct | MemoryPass, phase: Phase) -> bool:
+    """Whether an operator runs step by step; the weight gradient of all steps is one product."""
+    if isinstance(op, MatrixProduct):
+        return phase is Phase.FORWARD or op.has_input_gradient
+    return bool(op.forward_bytes if phase is Phase.FORWARD else op.backward_bytes)
 
 
 def _largest_weights(operators: Sequence[Operator]) -> int:

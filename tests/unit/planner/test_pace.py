@@ -14,6 +14,7 @@ from planner.strategy import Recompute
 from planner.workload.ends import HeadLayer
 from planner.workload.layers import Cut, Layer
 from planner.workload.operators import AttentionCore, CollectivePass, MatrixProduct, MemoryPass, Phase
+from planner.workload.traced import TracedLayer, TracedPass, Volume
 from planner.workload.transformer import DecoderLayer
 
 SECOND = Estimate(seconds=1.0, provenance=Provenance.MEASURED, relative_error=0.0)
@@ -85,6 +86,12 @@ def test_the_loss_is_eager_already() -> None:
     eager = ProgramPace(memory_passes=3.0)
     assert seconds(HEAD, pace=eager) == seconds(HEAD)
     assert seconds(DECODER, pace=eager) > seconds(DECODER)
+
+
+def test_a_traced_module_is_eager_already() -> None:
+    norm = TracedPass(name="norm", resembles="layer_norm", forward=Volume(bytes=8), backward=Volume(bytes=8))
+    traced = TracedLayer(operators_of_sample=(norm,))
+    assert seconds(traced, pace=ProgramPace(memory_passes=3.0)) == seconds(traced)
 
 
 def test_a_slow_host_is_hidden_behind_kernels_unless_every_launch_waits() -> None:

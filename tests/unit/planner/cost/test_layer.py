@@ -10,6 +10,7 @@ from planner.strategy import Recompute, RecomputeMode
 from planner.workload.layers import Cut
 from planner.workload.lstm import LstmLayer
 from planner.workload.operators import AttentionCore, CollectivePass, MatrixProduct, MemoryPass, Phase
+from planner.workload.traced import TracedLayer, TracedPass, TracedProduct, Volume
 
 LAUNCH_SECONDS = 1e-5
 STEPS = 64
@@ -55,3 +56,16 @@ def test_every_step_of_a_recurrence_is_launched() -> None:
 def test_steps_that_run_again_are_launched_again() -> None:
     cost = CLOCK.cost(PASSES, Recompute(mode=RecomputeMode.FULL))
     assert cost.backward.seconds == pytest.approx(PASSES.forward.seconds + PASSES.backward.seconds)
+
+
+def test_a_product_of_what_nothing_trains_has_one_gradient_and_a_pass_runs_where_it_moves_something() -> None:
+    layer = TracedLayer(
+        operators_of_sample=(
+            TracedProduct(name="product", rows=8, columns=8, inner=8, steps=4, has_input_gradient=False),
+            TracedPass(name="mask", resembles="add", forward=Volume(bytes=8), repeat=3),
+            TracedPass(name="slice", resembles="copy", backward=Volume(bytes=8), repeat=2),
+        )
+    )
+    passes = CLOCK.passes(layer, Cut(micro_batch_size=2, sequence_length=1))
+    assert passes.forward.seconds == pytest.approx((4 + 3) * LAUNCH_SECONDS)
+    assert passes.backward.seconds == pytest.approx((1 + 2) * LAUNCH_SECONDS)
