@@ -15,6 +15,7 @@ from api.cli.profiles_aiconfigurator import command as aiconfigurator_command
 from api.cli.profiles_check import command as check_command
 from api.cli.profiles_compare import command as compare_command
 from api.cli.profiles_export import command as export_command
+from api.cli.profiles_fit import command as fit_command
 from api.cli.profiles_report import command as report_command
 from api.cli.tables import write_table
 from api.cli.workspace import opened_workspace
@@ -48,6 +49,7 @@ def command() -> None:
 command.add_command(check_command, "check")
 command.add_command(compare_command, "compare")
 command.add_command(export_command, "export")
+command.add_command(fit_command, "fit")
 command.add_command(report_command, "report")
 command.add_command(aiconfigurator_command, "import-aiconfigurator")
 

@@ -11,10 +11,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from api.cli.curve_plot import plot_of
 from api.cli.outcome import problems_told
 from api.cli.profile_sources import given_profiles
+from api.cli.profiles_fit import described, left_out
 from api.version import VERSION
 from planner.profile import Profile
-from planner.profile_check import LeftOut, check_profile
-from planner.profile_fit import Curve, fit_profile
+from planner.profile_fit import fit_profile
 from planner.units import format_count, format_seconds
 
 EXAMPLES = """\b
@@ -47,9 +47,9 @@ def report_page(profile: Profile) -> str:
         profile=profile,
         facts=_plain_facts(profile.facts),
         coverage=_coverage(profile),
-        curves=[_described(curve) for curve in curves],
+        curves=[described(curve) for curve in curves],
         plots=[plot_of(curve) for curve in curves],
-        left_out=_left_out(profile),
+        left_out=left_out(profile),
         ranks=profile.facts.get("ranks", ()),
         overlaps=profile.facts.get("overlaps", ()),
         skipped=profile.facts.get("skipped", ()),
@@ -81,21 +81,3 @@ def _coverage(profile: Profile) -> list[tuple[str, int, str]]:
 def _range(sizes: Sequence[float]) -> str:
     least, most = float(min(sizes)), float(max(sizes))
     return format_count(least) if least == most else f"{format_count(least)} to {format_count(most)}"
-
-
-def _described(curve: Curve) -> dict[str, str]:
-    rate = curve.per_second
-    return {
-        "kind": curve.kind,
-        "rows": str(len(curve.points)),
-        "start": format_seconds(curve.start_seconds) if curve.start_seconds else "",
-        "rate": f"{format_count(rate)}{curve.unit}/s" if rate else "",
-        "median": f"{curve.median_abs_residual:.1%}",
-        "p90": f"{curve.p90_abs_residual:.1%}",
-        "worst": f"{curve.worst.label} ({curve.worst.residual:+.0%})",
-    }
-
-
-def _left_out(profile: Profile) -> tuple[LeftOut, ...]:
-    """Return how wrong each row is found from the others, kind by kind."""
-    return check_profile(profile, others=()).rows_left_out
