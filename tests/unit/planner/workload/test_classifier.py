@@ -43,6 +43,10 @@ def test_inputs_and_the_softmax_are_saved() -> None:
     assert saved_bytes(SAMPLES.operators(CUT)) == 2 * 2 * 64 + 4 * 2 * 10
 
 
+def test_the_loss_ends_the_chain() -> None:
+    assert SAMPLES.output_bytes(CUT) == 0
+
+
 def test_flops_are_two_per_vector_and_weight() -> None:
     assert SAMPLES.forward_flops_per_sample(32) == 2 * 640
     assert replace(SAMPLES, per_token=True).forward_flops_per_sample(32) == 32 * 2 * 640

@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 from planner.errors import InvalidRequest, UnknownName
 from planner.workload.block import BlockLayer
 from planner.workload.classifier import ClassifierLayer
+from planner.workload.convolutional import ConvolutionalLayer
 from planner.workload.delta_net import GatedDeltaNet
 from planner.workload.embedding import EmbeddingLayer
 from planner.workload.ends import HeadLayer
 from planner.workload.experts import Experts
+from planner.workload.feature_map import Activation
 from planner.workload.huggingface import FAMILIES, workload_from_config
 from planner.workload.layers import Workload
 from planner.workload.mlp import Mlp
@@ -422,6 +424,16 @@ EFFICIENTNET: Mapping[str, object] = {"model_type": "efficientnet"}
 )
 def test_an_absurd_network_of_images_is_refused_at_its_key(config: Mapping[str, object], key: str) -> None:
     assert refusal(config).pointer == f"/model/huggingface/{key}"
+
+
+@pytest.mark.parametrize(
+    ("activation", "kept"),
+    [("linear", Activation.NONE), ("relu", Activation.RELU), ("hardswish", Activation.SILU)],
+)
+def test_an_activation_of_images_is_known_by_what_it_keeps(activation: str, kept: Activation) -> None:
+    block = workload_from_config({**RESNET, "hidden_act": activation}).layer("encoder")
+    assert isinstance(block, ConvolutionalLayer)
+    assert block.activation is kept
 
 
 def test_strides_beyond_any_image_are_refused() -> None:

@@ -7,6 +7,7 @@ from planner.workload.layers import Cut
 from planner.workload.lstm import LstmLayer
 from planner.workload.operators import MatrixProduct, MemoryPass
 from planner.workload.recomputation import saved_bytes
+from planner.workload.streams import ImageStream
 
 B, S, C, H = 4, 32, 48, 64  # batch, sequence, channels in, hidden
 LAYER = LstmLayer(inputs=C, hidden=H)
@@ -43,6 +44,10 @@ def test_input_gates_and_cells_are_saved() -> None:
 def test_it_hands_on_both_directions() -> None:
     assert LAYER.output_bytes(CUT) == 2 * B * S * H
     assert BOTH_WAYS.output_bytes(CUT) == 2 * LAYER.output_bytes(CUT)
+
+
+def test_without_images_there_is_nothing_to_do() -> None:
+    assert replace(LAYER, stream=ImageStream(image_size=8, patch_size=2, images=0)).operators(CUT) == ()
 
 
 def test_neither_channels_nor_steps_are_split() -> None:
