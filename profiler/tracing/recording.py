@@ -4,7 +4,7 @@ A dispatch mode sees the operators below autograd, with the shapes of what they 
 number of its autograd node ties what an operator saves, and what runs in backward, to it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -20,6 +20,17 @@ from profiler.tracing.storages import Storages, View, total
 
 GATHERS: Final = frozenset({"embedding", "index", "index_select", "gather", "take", "_embedding_bag"})
 """Operators that read of their first tensor what they write, not all of it."""
+
+READS_AGAIN: Final[Mapping[str, int]] = {
+    "native_batch_norm": 1,
+    "native_batch_norm_backward": 2,
+    "convolution_backward": 1,
+}
+"""Tensors that an operator reads a second time, the first of its arguments.
+
+A norm over the batch reads its input for the statistics, then to apply them, and both its input and the
+gradient likewise in backward. The gradients of input and weights read that of the output one after the other.
+"""
 
 ALLOCATIONS: Final = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 """Operators that ask for memory and leave it as it is."""
@@ -300,4 +311,5 @@ def _moved(operator: str, reads: Sequence[View], writes: Sequence[View]) -> Volu
     written = [view.volume for view in writes]
     if operator in GATHERS:
         read = [total(written), *read[1:]]
-    return total(read + written)
+    again = read[: READS_AGAIN.get(operator, 0)]
+    return total(read + again + written)

@@ -111,7 +111,16 @@ def test_grouped_convolutions_are_grouped_products_and_depth_wise_ones_passes() 
     (_, grouped), (depthwise,) = products_of(workload), passes_of(workload)
     assert (grouped.count, grouped.columns, grouped.inner) == (8, 8, 36)
     assert depthwise.forward_flops == 2 * BATCH * 64 * 8**2 * 25
-    assert depthwise.kind == "depthwise"
+    weights, before, after = 64 * 25 + 64, BATCH * 64 * 12**2, BATCH * 64 * 8**2
+    assert (depthwise.kind, depthwise.forward_bytes) == ("depthwise", 4 * (before + after + weights))
+
+
+def test_a_norm_over_the_batch_reads_its_input_twice() -> None:
+    workload = traced(lambda: nn.Sequential(nn.Conv2d(3, 8, 1), nn.BatchNorm2d(8)), "3x16x16")
+    (norm,) = [op for op in passes_of(workload) if op.kind == "batch_norm"]
+    image, channel_numbers = BATCH * 8 * 16**2, 8 * 10
+    assert 3 * image < norm.forward_bytes / 4 < 3 * image + channel_numbers
+    assert 5 * image < norm.backward_bytes / 4 < 5 * image + channel_numbers
 
 
 @pytest.mark.parametrize(
