@@ -210,6 +210,17 @@ class CostModel:
         waits = floor.least_ns * (stages - 1) * (stages - 2) // 2
         return (batch.num_micro_batches * floor.work_ns + waits) // stages
 
+    def passes(self, mesh: Mesh, micro_batch_size: int) -> Mapping[Layer, LayerPasses]:
+        """Return the passes of every layer on a mesh."""
+        cut = self.cut(mesh, micro_batch_size)
+        links = MeshLinks(group=self.group, collectives=self.collectives, mesh=self._here(mesh))
+        members = self._cut_members(cut, links, _cut_key(links.mesh, micro_batch_size))
+        return {
+            layer: passes
+            for name, layers in self._members.items()
+            for layer, passes in zip(layers, members[name], strict=True)
+        }
+
     def _make_floor(self, mesh: Mesh, micro_batch_size: int) -> "_Floor":
         links = MeshLinks(group=self.group, collectives=self.collectives, mesh=mesh)
         key = _cut_key(mesh, micro_batch_size)

@@ -12,13 +12,23 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final, Protocol
 
+from planner.cluster import NodeGroup
+from planner.cost.least_memory import LeastMemory
 from planner.cost.model import CostModel, pipeline_shape
 from planner.cost.pipeline import Assignment, PipelineProblem
 from planner.job import SolverLimits
 from planner.search.bounds import lower_bound_ns, rules_out, spread_bound_ns
 from planner.search.evening import evened
 from planner.search.master import Excluded, Solution, solve
-from planner.search.meshes import Space, can_split_freely, meshes, schedules, space_size, variants
+from planner.search.meshes import (
+    BatchedMesh,
+    Space,
+    by_mesh,
+    can_split_freely,
+    schedules,
+    space_size,
+    variants,
+)
 from planner.search.point_master import solve_evenly
 from planner.search.ranking import layout_rank
 from planner.search.solver import WorkLimits
@@ -69,6 +79,9 @@ Most layouts end in milliseconds. The few that don't are put off until all other
 better plan is often known that rules them out at once.
 """
 
+PRICING_SHARE: Final = 0.5
+"""Share of the time limit in which all meshes are timed before the first is solved."""
+
 ProgressReport = Callable[[SearchOutcome, int], None]
 """Called with the state so far and the number of open nodes."""
 
@@ -94,27 +107,52 @@ class _Search:
         self._open: list[_Node] = []
         self._put_off: list[_Node] = []
         self._unproven_ns: list[int] = []
-        self._deadline = time.monotonic() + limits.time_limit_seconds
+        self._started = time.monotonic()
+        self._deadline = self._started + limits.time_limit_seconds
         size = space_size(space)
         self.outcome = SearchOutcome(total=size.layouts, plans=size.plans)
-        self._is_whole = True
-        for mesh, batch in meshes(space):
-            if time.monotonic() > self._deadline:
-                # What was not even looked at leaves no bound but zero.
-                self._is_whole = False
-                break
-            self._push(_Node(model.floor_ns(mesh, batch), next(self._numbers), mesh, batch))
+        self._memory = LeastMemory(model=model)
+        self._unpriced = sorted(by_mesh(space), key=lambda batched: _reach(batched.mesh, model.group))[::-1]
 
     def run(self, report: ProgressReport | None) -> SearchOutcome:
-        started = time.monotonic()
-        while self._has_work() and time.monotonic() <= self._deadline:
-            self.outcome.lower_bound_ns = max(self.outcome.lower_bound_ns, self._open[0].bound_ns)
-            self._open_node(heapq.heappop(self._open))
+        while time.monotonic() <= self._deadline:
+            if self._unpriced and (self._may_price() or not self._has_work()):
+                self._price(self._unpriced.pop())
+            elif self._has_work():
+                if not self._unpriced:
+                    bound = max(self.outcome.lower_bound_ns, self._open[0].bound_ns)
+                    self.outcome.lower_bound_ns = bound
+                self._open_node(heapq.heappop(self._open))
+            else:
+                break
             if report is not None:
-                report(self.outcome, len(self._open))
+                report(self.outcome, len(self._open) + len(self._unpriced))
         self._conclude()
-        self.outcome.solve_seconds = time.monotonic() - started
+        self.outcome.solve_seconds = time.monotonic() - self._started
         return self.outcome
+
+    def _may_price(self) -> bool:
+        """Whether meshes may be timed before any is solved: in part of the time, lest there be no plan."""
+        spent = time.monotonic() - self._started
+        return spent <= PRICING_SHARE * self._limits.time_limit_seconds
+
+    def _price(self, batched: BatchedMesh) -> None:
+        """Time a mesh with each of its batches whose plans may fit the memory.
+
+        What one micro-batch cannot hold a multiple of it cannot either.
+        """
+        mesh, too_large = batched.mesh, list[int]()
+        shardings = batched.shardings
+        if not self._memory.may_hold_states(mesh, shardings):
+            return
+        for batch in batched.batches:
+            size = batch.micro_batch_size
+            if any(size % other == 0 for other in too_large):
+                continue
+            if self._memory.may_hold(mesh, size, shardings):
+                self._push(_Node(self._model.floor_ns(mesh, batch), next(self._numbers), mesh, batch))
+            else:
+                too_large.append(size)
 
     def _has_work(self) -> bool:
         """Whether a node is left to open; what was put off comes back when nothing else is."""
@@ -142,7 +180,8 @@ class _Search:
             best = self.outcome.best = replace(best, assignment=split)
         left = [*self._unproven_ns, *(node.bound_ns for node in (*self._open[:1], *self._put_off))]
         left = [bound for bound in left if best is None or bound < best.makespan_ns]
-        if not self._is_whole:
+        if self._unpriced:
+            # What was not even looked at leaves no bound but zero.
             left.append(0)
         self.outcome.finished = not left or (best is not None and self._is_settled(min(left)))
         if best is not None:
@@ -240,6 +279,12 @@ class _Search:
             self.outcome.best, candidate = candidate, best or candidate
         if candidate is not self.outcome.best:
             self.outcome.runners_up.append(candidate)
+
+
+def _reach(mesh: Mesh, group: NodeGroup) -> tuple[bool, int]:
+    """Return how far a mesh's exchanges inside layers reach: those within a node are timed first."""
+    inside = max(mesh.tensor_parallel * mesh.context_parallel, mesh.expert_parallel)
+    return inside > group.devices_per_node, inside
 
 
 def _solver(problem: PipelineProblem) -> "_Solver":

@@ -163,6 +163,24 @@ def meshes(space: Space) -> Iterator[tuple[Mesh, Batch]]:
                     yield mesh, batch
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchedMesh:
+    """A mesh, its batches with the smallest micro-batch first, and the ways to shard its states."""
+
+    mesh: Mesh
+    batches: tuple[Batch, ...]
+    shardings: tuple[Sharding, ...]
+
+
+def by_mesh(space: Space) -> Iterator[BatchedMesh]:
+    """Yield every legal mesh that has a batch and a sharding."""
+    for mesh, pairs in groupby(meshes(space), key=lambda pair: pair[0]):
+        batches = tuple(batch for _, batch in pairs)
+        shardings = {layout.sharding: None for layout in variants(space, mesh, batches[0])}
+        if shardings:
+            yield BatchedMesh(mesh=mesh, batches=batches, shardings=tuple(shardings))
+
+
 def variants(space: Space, mesh: Mesh, batch: Batch) -> Iterator[Layout]:
     """Yield the layouts of a mesh and batch that differ in sharding and recomputation; one chunk a stage."""
     replicas = mesh.data_parallel * mesh.context_parallel
