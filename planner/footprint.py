@@ -15,6 +15,8 @@ class Footprint:
 
     DeepSpeed's page on memory requirements counts it: 16 bytes per parameter of a shard beside 2 + 2 whole.
     """
+    shard_copy_bytes: int = 0
+    """Bytes per parameter of a shard that a sharded optimizer keeps beside its states."""
     replica_bucket_bytes: int = 0
     """Bytes per parameter of the flat buckets that average gradients over replicas without sharding.
 

@@ -215,13 +215,19 @@ NANOTRON: Final = replace(
     default_sequence_parallel=True,
     saves_gathered_inputs=True,
     keeps_low_gradients=True,
-    # Its loss holds the logits in two and in four bytes, less their maximum, and their exponentials, which
-    # it keeps; flash-attention's rotary embedding takes keys and values in a tensor of their own.
-    kept=Keeping(activation_outputs=True, key_value_copies=True, logit_bytes=2 + 4 + 4),
+    # Its loss holds the logits in FP32, them less their maximum, and their exponentials, which it keeps;
+    # flash-attention's rotary embedding takes keys and values in a tensor of their own.
+    kept=Keeping(activation_outputs=True, key_value_copies=True, logit_bytes=4 + 4),
     keeps_narrow_inputs=False,
     # Without sharding gradients are averaged by DistributedDataParallel.
     # Of runs that differ in whether gathered inputs are kept, which they do not say.
-    footprint=Footprint(replica_bucket_bytes=2, state_error=0.03, transient_error=0.14),
+    footprint=Footprint(
+        replica_bucket_bytes=2,
+        # The FP32 gradients of a shard are reduced into a tensor of their own.
+        shard_copy_bytes=4,
+        state_error=0.03,
+        transient_error=0.14,
+    ),
     scatters_transfers=False,
     overlaps_gradient_reduction=False,
     overlaps_parameter_gather=False,

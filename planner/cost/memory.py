@@ -99,7 +99,8 @@ def _gradient_copies(
     upcast = FP32_BYTES if footprint.upcasts_sharded_gradients and widths.gradient < FP32_BYTES else 0
     is_averaged_whole = replicas > 1 and sharding.optimizer == 1
     buckets = footprint.replica_bucket_bytes * parameters if is_averaged_whole else 0
-    return upcast * _shard(parameters, sharding.optimizer) + buckets
+    copies = upcast + (footprint.shard_copy_bytes if sharding.optimizer > 1 else 0)
+    return copies * _shard(parameters, sharding.optimizer) + buckets
 
 
 def _shard(parameters: int, group_size: int) -> int:

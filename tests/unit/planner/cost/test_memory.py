@@ -143,11 +143,11 @@ def test_deepspeed_keeps_fp32_gradients_of_its_shard(
 
 
 @pytest.mark.parametrize(
-    ("zero_stage", "replicas", "bucket_bytes"),
-    [(ZeroStage.NONE, 8, 2), (ZeroStage.NONE, 1, 0), (ZeroStage.OPTIMIZER, 8, 0)],
+    ("zero_stage", "replicas", "copy_bytes"),
+    [(ZeroStage.NONE, 8, 2), (ZeroStage.NONE, 1, 0), (ZeroStage.OPTIMIZER, 8, 4 / 8)],
 )
-def test_replicas_that_average_whole_gradients_keep_them_in_buckets_too(
-    zero_stage: ZeroStage, replicas: int, bucket_bytes: int
+def test_gradients_averaged_whole_stay_in_buckets_too_and_those_of_shards_in_fp32(
+    zero_stage: ZeroStage, replicas: int, copy_bytes: float
 ) -> None:
     framework, parameters = FRAMEWORKS["nanotron"], 8_000
     widths = framework.widths(Precision.BF16, moment_values=2)
@@ -156,7 +156,7 @@ def test_replicas_that_average_whole_gradients_keep_them_in_buckets_too(
     states = state_bytes(
         parameters, widths=widths, sharding=sharding, footprint=framework.footprint, replicas=replicas
     )
-    assert states.total - plain.total == bucket_bytes * parameters
+    assert states.total - plain.total == copy_bytes * parameters
 
 
 def test_an_engine_makes_groups_of_its_own_only_where_there_are_groups() -> None:
