@@ -1,10 +1,14 @@
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+from torch import distributed
 
 from planner.workload.operators import Collective
 from profiler.backend import CpuBackend
 from profiler.links import bus_bytes, collective_call, group_shape
 from profiler.operands import InvalidShape
-from profiler.processes import Alone, Failure, GroupShape, Place
+from profiler.processes import Alone, Failure, GroupShape, Place, Ranks, Together
 from profiler.shapes import CollectiveShape
 
 CPU = CpuBackend(processes_per_node=1)
@@ -109,3 +113,18 @@ def test_bytes_on_the_busiest_link(operation: Collective, moved: float) -> None:
 @pytest.mark.parametrize(("world_size", "moved"), [(2, 1000), (4, 1500), (8, 1750)])
 def test_ring_moves_its_buffer_almost_twice(world_size: int, moved: float) -> None:
     assert bus_bytes(collective(Collective.ALL_REDUCE, 1000, world_size=world_size)) == moved
+
+
+@pytest.fixture
+def lone_group(tmp_path: Path) -> Iterator[Ranks]:
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    yield Together(size=1, members=(0,), has_this_process=True, collective_group=None, control_group=None)
+    distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("operation", [one for one in Collective if one is not Collective.SEND_RECEIVE])
+def test_collectives_run_again_and_again(lone_group: Ranks, operation: Collective) -> None:
+    call = collective_call(collective(operation, 64, world_size=1), lone_group, CPU)
+
+    for _ in range(3):
+        call()
