@@ -9,13 +9,24 @@ from api.cli.workspace import opened_workspace
 from api.pages.quantities import rate
 from api.schemas.catalogue import NamedClusterDocument
 from api.schemas.device import DeviceDocument
-from api.schemas.node_group import NodeGroupDocument
+from api.schemas.node_group import LevelDocument, NodeGroupDocument
 from planner.units import format_bytes, format_seconds
 
+LEVEL_HEADERS = (
+    "level",
+    "devices",
+    "per device",
+    "latency",
+    "joined by",
+    "oversubscribed",
+    "share a link",
+    "reduction",
+)
 EXAMPLES = """\b
 Examples:
   meshplan clusters list
   meshplan clusters show h100-sxm:64
+  meshplan clusters show a100-h100-sxm:32
   meshplan clusters show local:2 --json > CLUSTER.json
 """
 
@@ -73,21 +84,36 @@ def show_command(name: str, as_json: bool) -> None:  # noqa: FBT001 - a flag of 
 
 
 def _write(shown: NamedClusterDocument) -> None:
-    for group in shown.cluster.node_groups or ():
-        click.echo(f"{shown.name}: {group.num_nodes} nodes of {group.devices_per_node} {_device_line(group)}")
-        rows = [
-            (
-                level.name,
-                str(level.devices),
-                str(rate(level.bandwidth_bytes_per_second, "B/s")),
-                format_seconds(level.latency_seconds),
-                "in the switch" if level.in_network_reduction else "",
-            )
-            for level in group.levels
-        ]
-        write_table(("level", "devices", "per device", "latency", "reduction"), rows)
+    groups = shown.cluster.node_groups or ()
+    for group in groups:
+        name = shown.name if len(groups) == 1 else f"{shown.name}, node group {group.name}"
+        nodes = "1 node" if group.num_nodes == 1 else f"{group.num_nodes} nodes"
+        click.echo(f"{name}: {nodes} of {group.devices_per_node} {_device_line(group)}")
+        write_table(LEVEL_HEADERS, map(_level_row, group.levels))
+    for link in shown.cluster.between_groups:
+        bandwidth = rate(link.bandwidth_bytes_per_second, "B/s")
+        latency = format_seconds(link.latency_seconds)
+        click.echo(f"Between {' and '.join(link.groups)}: {bandwidth} per device, {latency}")
     if shown.sources:
         click.echo(f"Sources: {'; '.join(shown.sources)}")
+
+
+def _level_row(level: LevelDocument) -> tuple[str, ...]:
+    return (
+        level.name,
+        str(level.devices),
+        str(rate(level.bandwidth_bytes_per_second, "B/s")),
+        format_seconds(level.latency_seconds),
+        _shape(level),
+        f"{level.oversubscription:g} : 1" if level.oversubscription > 1 else "",
+        str(level.devices_per_link),
+        "in the switch" if level.in_network_reduction else "",
+    )
+
+
+def _shape(level: LevelDocument) -> str:
+    """Return how the devices of a level are joined: "switch", "torus 4x4x4"."""
+    return " ".join(filter(None, (level.topology, "x".join(map(str, level.shape or ())))))
 
 
 def _device_line(group: NodeGroupDocument) -> str:

@@ -47,7 +47,7 @@ def device_of(reader: Reader) -> str:
     if not text:
         raise UnusableRow("no device")
     if re.search(r"[+,/]", text):
-        raise UnusableRow("several kinds of device are not priced yet")
+        raise UnusableRow("several kinds of device, and nothing says which stage sits on which")
     variants = [name for name in device_names() if name.split("-")[0].lower() == text.lower()]
     socketed = any(link in reader.row.text("intra_link").lower() for link in SOCKETED)
     if socketed and len(variants) > 1:

@@ -91,6 +91,15 @@ def test_a_profile_is_imported_listed_and_deleted(meshplan: Command, tmp_path: P
     assert "local" not in meshplan("clusters", "list").output
 
 
+def test_links_are_shown_with_their_shape_and_what_joins_two_kinds_of_nodes(meshplan: Command) -> None:
+    assert "torus 4x4x4" in meshplan("clusters", "show", "tpu-v4:64").output
+    assert "1.75 : 1" in meshplan("clusters", "show", "mi250x-frontier:2048").output
+    pair = meshplan("clusters", "show", "a100-h100-sxm:32").output
+    assert "node group h100-sxm: 2 nodes of 8 H100-SXM5-80GB" in pair
+    assert "Between a100-sxm-80gb and h100-sxm: 25" in pair
+    assert "1 node of 8" in meshplan("clusters", "show", "a100-h100-sxm").output
+
+
 def test_bad_rows_of_an_import_are_told(meshplan: Command) -> None:
     good = machine_profile()["kernels"][0]
     document = machine_profile(kernels=[good, {**good, "seconds": 0}])

@@ -32,7 +32,7 @@ def test_an_unsaid_memory_is_the_largest() -> None:
     ("device", "reason"),
     [
         ("", "no device"),
-        ("RTX-3090+Titan-RTX", "several kinds of device are not priced yet"),
+        ("RTX-3090+Titan-RTX", "several kinds of device, and nothing says which stage sits on which"),
         ("Abacus", "device Abacus is not known yet"),
     ],
 )
