@@ -39,7 +39,8 @@ MEGATRON_DEEPSPEED: Final = Limits(
     copies_heads=False,
     # GPTModelPipe hands its layers to PipelineModule with partition_method="type:transformer".
     layer_split=LayerSplit.OWN,
-    context_parallel_schemes=(),
+    # DeepSpeed-Ulysses.
+    context_parallel_schemes=("all_to_all",),
     grouped_states=(),
     recompute_modules={},
     # ds_pretrain_gpt_1.3B_MoE128.sh: "MoE is not compatible with pipeline parallel".
@@ -63,6 +64,8 @@ PYTORCH: Final = Limits(
 
 TORCHTITAN: Final = replace(
     PYTORCH,
+    # The trainer raises for a sequence that is no multiple of tensor x 2 x context parallel.
+    shards_sequence_halves=True,
     recompute_modules={},
     # ParallelDims makes "efsdp" of dp_shard x cp x tp / ep and does not check that it comes out even.
     experts=ExpertLimits(ranks=ExpertRanks.SHARDS, tensor=ExpertTensor.SAME_UNLESS_SPREAD),
@@ -70,7 +73,8 @@ TORCHTITAN: Final = replace(
 
 DEEPSPEED: Final = Limits(
     copies_heads=False,
-    context_parallel_schemes=(),
+    # DeepSpeed-Ulysses.
+    context_parallel_schemes=("all_to_all",),
     # zero_hpz_partition_size; MiCS is gone.
     grouped_states=("parameters",),
     recompute_modules={},

@@ -118,6 +118,8 @@ class Limits:
     rank_orders: tuple[tuple[str, ...], ...] = (DEFAULT_RANK_ORDER,)
     """Innermost first; none for any."""
     context_parallel_schemes: tuple[str, ...] = SCHEMES
+    shards_sequence_halves: bool = False
+    """Whether sequence parallelism cuts each of the two pieces that a context-parallel rank takes."""
     grouped_states: tuple[str, ...] = STATES
     """The states that groups of fewer than all replicas may share."""
     tensor_zero_stages: tuple[ZeroStage, ...] = tuple(ZeroStage)
