@@ -232,6 +232,20 @@ def measure_all(
 
     A run that goes on leaves out what it has; one that refines begins with what is known least.
     """
+    try:
+        _measure_in_order(shapes, bench, profile=profile, rules=rules, seconds_limit=seconds_limit)
+    except BaseException:
+        if profile:
+            # A job whose time is over gets a signal: what it had by then stands in the profile too.
+            profile.write()
+        raise
+    if profile:
+        profile.end()
+
+
+def _measure_in_order(
+    shapes: Shapes, bench: Bench, *, profile: ProfileFile | None, rules: Rules, seconds_limit: Seconds | None
+) -> None:
     if profile:
         profile.write()
     wanted_in_order = bench.everyone().exchange(_in_order(shapes, profile))[0]
@@ -244,8 +258,6 @@ def measure_all(
         if profile and outcome is not None:
             profile.add(wanted, outcome)
             _say(f"[{done + 1}/{len(wanted_in_order)}] {wanted}: {describe(wanted, outcome)}")
-    if profile:
-        profile.end()
 
 
 def _in_order(shapes: Shapes, profile: ProfileFile | None) -> Sequence[Wanted]:

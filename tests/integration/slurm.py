@@ -82,7 +82,8 @@ def running_slurm(folder: Path) -> Iterator[Slurm]:
             host=socket.gethostname(), folder=folder, ports=_free_ports(2), cpus=os.cpu_count()
         )
     )
-    (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
+    version = 2 if Path("/sys/fs/cgroup/cgroup.controllers").exists() else 1
+    (folder / "cgroup.conf").write_text(f"CgroupPlugin=cgroup/v{version}\nCgroupAutomount=no\n")
     slurm = Slurm(configuration=configuration)
     processes: list[subprocess.Popen[bytes]] = []
     try:

@@ -1,7 +1,7 @@
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -265,6 +265,34 @@ def test_what_is_known_least_is_measured_first(tmp_path: Path, capsys: pytest.Ca
 
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition("m=")[2].partition(" ")[0] for line in lines] == ["16", "8", "4"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignalledStopwatch(ScriptedStopwatch):
+    """Is interrupted, as by the signal of a scheduler, once it is asked about a third kernel."""
+
+    calls: list[Call] = field(default_factory=list)
+
+    def seconds(self, call: Call, *, times: int) -> float:
+        if call not in self.calls:
+            self.calls.append(call)
+        if len(self.calls) > 2:
+            raise SystemExit(143)
+        return 1e-3 * times
+
+
+def test_run_that_gets_a_signal_leaves_all_that_it_had(tmp_path: Path) -> None:
+    profile = profile_at(tmp_path / "profile.json")
+    backend = replace(SmallBackend(free_bytes=2**20), stopwatch=SignalledStopwatch())
+    bench = Bench(backend=backend, place=Place(), groups={GroupShape(size=1): Alone()})
+    shapes = Shapes(kernels=tuple(product(size=size) for size in (4, 8, 16)))
+
+    with pytest.raises(SystemExit):
+        measure_all(shapes, bench, profile=profile, rules=QUICK, seconds_limit=None)
+
+    document = document_at(profile)
+    assert [row["shape"]["m"] for row in document["kernels"]] == [4, 8]
+    assert document["facts"]["complete"] is False
 
 
 def test_transfers_and_their_rates_are_kept(tmp_path: Path) -> None:
