@@ -30,7 +30,8 @@ REPORTS = 87
 """Reports in the collection; three of them are about figures, and have tests of their own."""
 FIGURES = ("FC032", "FC080", "FC159")
 ACCEPTED_SHARE = 0.95
-SAFE_FRACTION = 0.94
+RATE = "tokens_per_second_per_device"
+RATE_TOLERANCE_FRACTION = 1 / 3
 
 
 def named(entry: Mapping[str, Any]) -> str:
@@ -90,6 +91,12 @@ def test_what_ran_is_legal(case: Mapping[str, Any]) -> None:
 def test_nearly_all_that_ran_fits() -> None:
     fits = [predicted(case["request"]).fits for case in those("fits")]
     assert sum(fits) >= ACCEPTED_SHARE * len(fits)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if RATE in case], ids=named)
+def test_published_rates_are_met_to_a_third(case: Mapping[str, Any]) -> None:
+    rate = predicted(case["request"]).tokens_per_second_per_device
+    assert rate == pytest.approx(case[RATE], rel=RATE_TOLERANCE_FRACTION)
 
 
 @pytest.mark.parametrize("case", those("refused"), ids=named)
