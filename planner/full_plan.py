@@ -12,7 +12,7 @@ from planner.expansion import FixedPlan, with_modules
 from planner.framework import Framework
 from planner.framework_rules import layer_violations
 from planner.job import Loss
-from planner.placement import NodeGroups, placed_groups, stage_placement
+from planner.placement import NodeGroups, placed_groups, stage_placements
 from planner.reference_layers import with_reference_layers, without_reference_layers
 from planner.setting import Setting
 from planner.strategy import (
@@ -190,7 +190,7 @@ def full_plan(
     order, and this one is canonical.
     """
     stages = layout.mesh.pipeline_parallel
-    groups = node_groups or setting.cluster.group_names[:1] * stages
+    placements = stage_placements(layout.mesh, node_groups or setting.cluster.group_names[:1] * stages)
     chunks = _chunk_ranges(layout, assignment, setting.body)
     plan = TrainingPlan(
         mesh=layout.mesh,
@@ -200,7 +200,7 @@ def full_plan(
         stages=tuple(
             Stage(
                 stage=stage,
-                placement=(stage_placement(layout.mesh, stage, groups),),
+                placement=(placements[stage],),
                 chunks=tuple(
                     Chunk(virtual_stage=turn, layers=chunks[turn * stages + stage])
                     for turn in range(layout.schedule.virtual_stages)

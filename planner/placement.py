@@ -1,5 +1,6 @@
 """Where the stages of a plan sit: on which node group, and on which of its devices."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +9,6 @@ from itertools import chain, repeat
 from planner.cluster import Cluster
 from planner.cost.geometry import stage_devices
 from planner.errors import InvalidRequest, UnknownName
-from planner.legality import nearest_values
 from planner.strategy import DeviceRange, Mesh, StagePlacement, TrainingPlan, Violation
 
 NodeGroups = tuple[str, ...]
@@ -42,7 +42,7 @@ def groups_in_order(mesh: Mesh, cluster: Cluster) -> StageGroups:
         pointer="/plan/data_parallel",
         rule=f"{mesh.pipeline_parallel} stages of {_stage_ranks(mesh)} devices each, on one node group as a "
         f"whole, do not fit: {held}",
-        nearest_legal=nearest_values(mesh.data_parallel, _fitting_data_parallel(mesh, cluster)),
+        nearest_legal=tuple(filter(None, (_most_replicas(mesh, cluster),))),
     )
     return StageGroups(node_groups=(), violations=(violation,))
 
@@ -63,23 +63,31 @@ def largest_data_parallel(mesh: Mesh, cluster: Cluster) -> int:
     """Return the most replicas that the devices hold beside the other degrees of a mesh, at least 1."""
     if len(cluster.node_groups) == 1:
         return max(cluster.num_devices // max(replace(mesh, data_parallel=1).world_size, 1), 1)
-    return max(_fitting_data_parallel(mesh, cluster), default=1)
+    return max(_most_replicas(mesh, cluster), 1)
 
 
-def stage_placement(mesh: Mesh, stage: int, node_groups: Sequence[str]) -> StagePlacement:
-    """Return the devices of a stage: a group's stages fill it in rank order from its first device on."""
-    name = node_groups[stage]
-    here = replace(mesh, pipeline_parallel=list(node_groups).count(name))
-    number = list(node_groups[:stage]).count(name)
+def stage_placements(mesh: Mesh, node_groups: Sequence[str]) -> tuple[StagePlacement, ...]:
+    """Return the devices of every stage: a group's stages fill it in rank order from its first device on."""
+    parts = {name: replace(mesh, pipeline_parallel=count) for name, count in Counter(node_groups).items()}
+    placed: Counter[str] = Counter()
+    placements = []
+    for name in node_groups:
+        placements.append(_placement(name, parts[name], placed[name]))
+        placed[name] += 1
+    return tuple(placements)
+
+
+def _placement(name: str, here: Mesh, number: int) -> StagePlacement:
+    """Return the devices of one of the stages that sit on a group, by its number among them."""
     return StagePlacement(
         node_group=name,
         devices=tuple(
             DeviceRange(first=first, count=count, stride=stride)
             for first, count, stride in stage_devices(here, number)
         ),
-        data_parallel=mesh.data_parallel,
-        tensor_parallel=mesh.tensor_parallel,
-        context_parallel=mesh.context_parallel,
+        data_parallel=here.data_parallel,
+        tensor_parallel=here.tensor_parallel,
+        context_parallel=here.context_parallel,
     )
 
 
@@ -107,19 +115,17 @@ def _room(mesh: Mesh, cluster: Cluster) -> dict[str, int]:
     return {group.name: group.num_devices // _stage_ranks(mesh) for group in cluster.node_groups}
 
 
-def _fitting_data_parallel(mesh: Mesh, cluster: Cluster) -> list[int]:
-    """Return data-parallel degrees with which all stages find a node group, the largest among them."""
-    single = _stage_ranks(replace(mesh, data_parallel=1))
-    each = (
-        group.num_devices // (single * stages)
-        for group in cluster.node_groups
-        for stages in range(1, mesh.pipeline_parallel + 1)
-    )
-    return [
-        degree
-        for degree in sorted({degree for degree in each if degree})
-        if sum(_room(replace(mesh, data_parallel=degree), cluster).values()) >= mesh.pipeline_parallel
-    ]
+def _most_replicas(mesh: Mesh, cluster: Cluster) -> int:
+    """Return the largest data-parallel degree with which all stages find a node group, 0 where none does."""
+    single = replace(mesh, data_parallel=1)
+    largest = max(_room(replace(single, pipeline_parallel=1), cluster).values())
+
+    def left_over(degree: int) -> int:
+        """Return the stages that find no group; the larger the degree, the more."""
+        room = _room(replace(mesh, data_parallel=degree), cluster)
+        return mesh.pipeline_parallel - sum(room.values())
+
+    return bisect_right(range(1, largest + 1), 0, key=left_over)
 
 
 def _group_of(plan: TrainingPlan, number: int, cluster: Cluster) -> str:
@@ -155,15 +161,14 @@ def _crowded(mesh: Mesh, names: NodeGroups, cluster: Cluster) -> Iterator[Violat
 
 def _elsewhere(plan: TrainingPlan, names: NodeGroups) -> Iterator[Violation]:
     """Check that the devices of a stage are those that the rank order gives it on its group."""
-    for number, stage in enumerate(plan.stages):
-        ordered = stage_placement(plan.mesh, number, names).devices
-        (place,) = stage.placement
-        if not _are_same(place.devices, ordered):
+    for number, usual in enumerate(stage_placements(plan.mesh, names)):
+        (place,) = plan.stages[number].placement
+        if not _are_same(place.devices, usual.devices):
             yield Violation(
                 pointer=f"/plan/stages/{number}/placement/0/devices",
                 rule=f"stages fill {place.node_group} in rank order from its first device on",
                 nearest_legal=tuple(
-                    {"first": run.first, "count": run.count, "stride": run.stride} for run in ordered
+                    {"first": run.first, "count": run.count, "stride": run.stride} for run in usual.devices
                 ),
             )
 

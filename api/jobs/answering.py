@@ -134,7 +134,7 @@ def read_request(document: Mapping[str, Any]) -> AnyRequestDocument:
 def _result(document: AnyRequestDocument, request: PlanRequest, *, on_progress: OnProgress | None) -> Result:
     if isinstance(document, EvaluationRequestDocument):
         plan = document.plan.to_plan()
-        refuse_endless(plan, job=request.job, num_devices=request.cluster.num_devices)
+        refuse_endless(plan, job=request.job, cluster=request.cluster)
         return evaluate_plan(request, plan)
     return plan_training(request, progress=on_progress)
 

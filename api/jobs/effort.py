@@ -2,17 +2,19 @@
 
 from typing import Final
 
+from planner.cluster import Cluster
 from planner.errors import InvalidRequest
 from planner.job import Job
-from planner.strategy import ShortPlan, TrainingPlan
+from planner.placement import largest_data_parallel
+from planner.strategy import Mesh, ShortPlan, TrainingPlan
 
 MAX_PASSES: Final = 4_000_000
 """Forward and backward passes of all chunks in one step: half a minute of replay, 2 GB of memory."""
 
 
-def refuse_endless(plan: TrainingPlan | ShortPlan, *, job: Job, num_devices: int) -> None:
+def refuse_endless(plan: TrainingPlan | ShortPlan, *, job: Job, cluster: Cluster) -> None:
     """Raise InvalidRequest for a plan whose step has more passes than can be replayed."""
-    chunks, micro_batches = _size(plan, job=job, num_devices=num_devices)
+    chunks, micro_batches = _size(plan, job=job, cluster=cluster)
     passes = 2 * chunks * micro_batches
     if passes > MAX_PASSES:
         raise InvalidRequest(
@@ -27,12 +29,16 @@ def num_passes(plan: TrainingPlan) -> int:
     return 2 * plan.mesh.pipeline_parallel * plan.schedule.virtual_stages * plan.batch.num_micro_batches
 
 
-def _size(plan: TrainingPlan | ShortPlan, *, job: Job, num_devices: int) -> tuple[int, int]:
+def _size(plan: TrainingPlan | ShortPlan, *, job: Job, cluster: Cluster) -> tuple[int, int]:
     """Return the chunks and the micro-batches of a plan, in the short form by its plain arithmetic."""
     if isinstance(plan, TrainingPlan):
         return plan.mesh.pipeline_parallel * plan.schedule.virtual_stages, plan.batch.num_micro_batches
-    model_parallel = plan.tensor_parallel * plan.context_parallel * plan.pipeline_parallel
-    replicas = plan.data_parallel or max(num_devices // model_parallel, 1)
+    degrees = Mesh(
+        tensor_parallel=plan.tensor_parallel,
+        context_parallel=plan.context_parallel,
+        pipeline_parallel=plan.pipeline_parallel,
+    )
+    replicas = plan.data_parallel or largest_data_parallel(degrees, cluster)
     given = plan.extra.get("num_micro_batches")
     micro_batches = job.global_batch_size // (plan.micro_batch_size * replicas)
     chunks = plan.pipeline_parallel * (plan.virtual_stages or 1)

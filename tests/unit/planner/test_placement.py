@@ -14,7 +14,7 @@ from planner.placement import (
     largest_data_parallel,
     named_group,
     placed_groups,
-    stage_placement,
+    stage_placements,
 )
 from planner.strategy import (
     DEFAULT_RANK_ORDER,
@@ -49,7 +49,7 @@ def plan(*placements: StagePlacement | None, mesh: Mesh = MESH) -> TrainingPlan:
 
 
 def on(*names: str, mesh: Mesh = MESH) -> TrainingPlan:
-    return plan(*(stage_placement(mesh, number, names) for number, _ in enumerate(names)), mesh=mesh)
+    return plan(*stage_placements(mesh, names), mesh=mesh)
 
 
 def test_stages_fill_the_groups_in_their_order() -> None:
@@ -96,7 +96,7 @@ def test_every_device_holds_one_rank_in_any_order_of_stages_and_ranks(
     names: list[str], order: list[str]
 ) -> None:
     mesh = replace(MESH, rank_order=tuple(order))
-    placements = [stage_placement(mesh, stage, names) for stage in range(4)]
+    placements = stage_placements(mesh, names)
     for name in PAIR.group_names:
         own = chain.from_iterable(place.devices for place in placements if place.node_group == name)
         devices = [run.first + number * run.stride for run in own for number in range(run.count)]
