@@ -177,3 +177,45 @@ def test_a_precision_that_the_device_lacks_is_refused_with_those_it_has(workspac
         evaluate(workspace, job=job)
     assert caught.value.pointer == "/job/precision"
     assert "bf16" in caught.value.nearest_legal
+
+
+JOINED = {"preset": "a100-h100-sxm", "num_devices": 4}
+
+
+def test_stages_on_two_generations_are_priced_with_the_measurements_of_both(workspace: Workspace) -> None:
+    first = evaluate(workspace, cluster=JOINED, plan={"tensor_parallel": 2, "pipeline_parallel": 2})
+    assert {profile.name for profile in first.profiles} >= {"a100-sxm-80gb/published", "h100-sxm/published"}
+    assert first.prediction is not None
+    assert [stage.node_group for stage in first.prediction.memory] == ["a100-sxm-80gb", "h100-sxm"]
+    again = answer(read_request(first.request), result_id=uuid4(), library=workspace.library)
+    assert again.prediction == first.prediction
+
+
+def test_a_search_on_two_generations_needs_one_of_them(workspace: Workspace) -> None:
+    def plan(fixed: dict[str, str]) -> ResultDocument:
+        request = {**REQUEST, "cluster": JOINED, "constraints": {"fixed": fixed}}
+        document = PlanRequestDocument.model_validate(request)
+        return answer(document, result_id=uuid4(), library=workspace.library)
+
+    with pytest.raises(InvalidRequest) as caught:
+        plan({})
+    assert caught.value.nearest_legal == ("a100-sxm-80gb", "h100-sxm")
+    picked = plan({"node_group": "h100-sxm"})
+    assert picked.plan is not None
+    assert {place.node_group for stage in picked.plan.stages for place in stage.placement} == {"h100-sxm"}
+    assert picked.request["constraints"]["fixed"] == {"node_group": "h100-sxm"}
+
+
+def test_a_precision_that_one_of_the_groups_lacks_is_refused(workspace: Workspace) -> None:
+    levels = [{"name": "nvlink", "devices": 2, "bandwidth_bytes_per_second": 1e11, "latency_seconds": 2e-6}]
+    groups = [
+        {"name": name, "num_nodes": 1, "devices_per_node": 2, "device": device, "levels": levels}
+        for name, device in (("old", "V100-SXM2-32GB"), ("new", "H100-SXM5-80GB"))
+    ]
+    link = {"groups": ["old", "new"], "bandwidth_bytes_per_second": 1e10, "latency_seconds": 1e-5}
+    cluster = {"node_groups": groups, "between_groups": [link]}
+    with pytest.raises(InvalidRequest) as caught:
+        evaluate(workspace, cluster=cluster, plan={"tensor_parallel": 2, "pipeline_parallel": 2})
+    assert caught.value.pointer == "/job/precision"
+    assert "fp16" in caught.value.nearest_legal
+    assert "bf16" not in caught.value.nearest_legal
