@@ -117,6 +117,11 @@ class Framework:
     """Whether tensor parallelism splits the embedding and the head."""
     saves_gathered_inputs: bool = False
     """Whether sequence-parallel products keep their gathered input for backward, not their shard of it."""
+    keeps_whole_embedding_gradients: bool = False
+    """Whether every tensor-parallel rank keeps the gradient of the whole embedding, unless it is sharded.
+
+    DTensor makes it whole, and what it hands on is a view of the rank's rows.
+    """
     keeps_low_gradients: bool = False
     """Whether gradients in the precision of compute stay beside the accumulated ones."""
     kept: Keeping = FUSED

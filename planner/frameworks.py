@@ -139,6 +139,7 @@ PYTORCH: Final = Framework(
     empty_ends=True,
     hides_tensor_parallel_backward=False,
     saves_gathered_inputs=True,
+    keeps_whole_embedding_gradients=True,
     # A training loop that reads the logits keeps them, in two bytes, until backward is over.
     kept=replace(EAGER, logit_bytes=EAGER.logit_bytes + 2),
     # Eager or compiled, and RMS norms fused or not: releases differ.
@@ -188,6 +189,7 @@ DEEPSPEED: Final = replace(
     kept=replace(EAGER, logit_bytes=EAGER.logit_bytes + 4),
     # AutoTP splits the products of the layers alone.
     splits_vocabulary=False,
+    keeps_whole_embedding_gradients=False,
     limits=framework_limits.DEEPSPEED,
     refused_precisions=(Precision.FP8, *_BEYOND_SCALED_FP8),
     versions=("0.16", "0.17", "0.18", "0.19"),
@@ -272,6 +274,7 @@ MAXTEXT: Final = replace(
     hides_tensor_parallel_backward=True,
     # XLA fuses passes and gathers again.
     saves_gathered_inputs=False,
+    keeps_whole_embedding_gradients=False,
     kept=FUSED,
     limits=framework_limits.MAXTEXT,
     versions=("0.2",),

@@ -35,7 +35,7 @@ from planner.profile import Profile
 from planner.strategy import Batch, Layout, Mesh, Recompute, ScheduleName, Sharding
 from planner.units import Bytes, FlopsPerSecond, Seconds
 from planner.workload.frozen import BASE_BYTES
-from planner.workload.layers import Cut, Layer
+from planner.workload.layers import EMBEDDING, Cut, Layer
 from planner.workload.weights import Holding, Holdings, holdings
 
 STEP_OVERHEAD_SECONDS: Final[Seconds] = 4e-3
@@ -383,8 +383,19 @@ class CostModel:
             clock = self._clock(ground.links)
             layers = [clock.cost(passes, recompute) for passes in ground.members[name]]
             held = self._held_by(name, ground, tied=tied)
-            self._parts[key] = self._sum_of_layers(layers, replicas, held=held)
+            part = self._sum_of_layers(layers, replicas, held=held)
+            whole = self._whole_gradients(name, ground.cut, replicas.dense.sharding)
+            self._parts[key] = replace(part, states=part.states + whole)
         return self._parts[key]
+
+    def _whole_gradients(self, name: Member, cut: Cut, sharding: Sharding) -> StateBytes:
+        """Return what an embedding's gradient takes beyond the device's rows, where it stays whole."""
+        framework = self.setting.framework
+        if not framework.keeps_whole_embedding_gradients or sharding.gradients > 1:
+            return StateBytes()
+        tables = (layer for layer in self._members[name] if layer.kind == EMBEDDING)
+        beyond = sum(max(table.parameters - table.local_parameters(cut), 0) for table in tables)
+        return StateBytes(gradients=self.widths.gradient * beyond)
 
     def _held_by(self, name: Member, ground: Ground, *, tied: int) -> Holdings:
         """Return what layers hold; ``tied`` parameters come on top of their own."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import Placement, Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -113,27 +113,41 @@ def rotated(x_BSHD: Tensor, cosine: Tensor) -> Tensor:
     return torch.cat((left * cosine - right * cosine, right * cosine + left * cosine), -1)
 
 
-def split_over_tensor_ranks(model: PlainLlama, mesh: DeviceMesh) -> None:
-    """Cut every product, and between them the sequence, as torchtitan does."""
-    rows, whole = Shard(1), Replicate()
-    ends: dict[str, ParallelStyle] = {
-        "embedding": RowwiseParallel(input_layouts=whole, output_layouts=rows),
-        "norm": SequenceParallel(),
-        "head": ColwiseParallel(input_layouts=rows, output_layouts=Shard(-1), use_local_output=False),
+def split_over_tensor_ranks(model: PlainLlama, mesh: DeviceMesh, *, sequence_parallel: bool) -> None:
+    """Cut every product, and with ``sequence_parallel`` the sequence between them, as torchtitan does."""
+    whole = Replicate()
+    between = Shard(1) if sequence_parallel else whole
+    parallelize_module(
+        model,
+        mesh,
+        {
+            "embedding": RowwiseParallel(input_layouts=whole, output_layouts=between),
+            "head": ColwiseParallel(input_layouts=between, output_layouts=Shard(-1), use_local_output=False),
+            **({"norm": SequenceParallel()} if sequence_parallel else {}),
+        },
+    )
+    for block in model.blocks:
+        parallelize_module(block, mesh, _products(between) | (_gathers() if sequence_parallel else {}))
+
+
+def _products(between: Placement) -> dict[str, ParallelStyle]:
+    return {
+        **{f"attention.{name}": ColwiseParallel() for name in ("query", "key", "value")},
+        "attention.output": RowwiseParallel(output_layouts=between),
+        **{f"mlp.{name}": ColwiseParallel() for name in ("gate", "up")},
+        "mlp.down": RowwiseParallel(output_layouts=between),
     }
-    parallelize_module(model, mesh, ends)
-    inside: dict[str, ParallelStyle] = {
+
+
+def _gathers() -> dict[str, ParallelStyle]:
+    """Return the norms over shards of the sequence, and what gathers them once for all products."""
+    rows, whole = Shard(1), Replicate()
+    return {
         "attention_norm": SequenceParallel(),
         "attention": PrepareModuleInput(input_layouts=(rows, None), desired_input_layouts=(whole, None)),
-        **{f"attention.{name}": ColwiseParallel() for name in ("query", "key", "value")},
-        "attention.output": RowwiseParallel(output_layouts=rows),
         "mlp_norm": SequenceParallel(),
         "mlp": PrepareModuleInput(input_layouts=(rows,), desired_input_layouts=(whole,)),
-        **{f"mlp.{name}": ColwiseParallel() for name in ("gate", "up")},
-        "mlp.down": RowwiseParallel(output_layouts=rows),
     }
-    for block in model.blocks:
-        parallelize_module(block, mesh, inside)
 
 
 def shard_over_replicas(model: PlainLlama, mesh: DeviceMesh) -> None:

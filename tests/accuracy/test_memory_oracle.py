@@ -30,7 +30,6 @@ from tests.accuracy.plain_llama import PlainLlama, Sizes, shard_over_replicas, s
 TOLERANCE_FRACTION = 0.02
 SIZES = Sizes()
 SAMPLES = 2
-FP32_BYTES = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +38,7 @@ class Cut:
 
     replicas: int
     tensor_parallel: int
+    sequence_parallel: bool = False
 
     @property
     def precision(self) -> Precision:
@@ -46,15 +46,18 @@ class Cut:
         return Precision.BF16 if self.replicas > 1 else Precision.FP32
 
     def __str__(self) -> str:
-        return f"fsdp {self.replicas}, tensor parallel {self.tensor_parallel}"
+        sequence = ", sequence parallel" if self.sequence_parallel else ""
+        return f"fsdp {self.replicas}, tensor parallel {self.tensor_parallel}{sequence}"
 
 
 CUTS = (
     Cut(replicas=8, tensor_parallel=1),
     Cut(replicas=64, tensor_parallel=1),
     Cut(replicas=1, tensor_parallel=8),
-    Cut(replicas=2, tensor_parallel=4),
+    Cut(replicas=1, tensor_parallel=8, sequence_parallel=True),
+    Cut(replicas=2, tensor_parallel=4, sequence_parallel=True),
     Cut(replicas=8, tensor_parallel=8),
+    Cut(replicas=8, tensor_parallel=8, sequence_parallel=True),
 )
 
 
@@ -124,7 +127,7 @@ def predicted_bytes(cut: Cut) -> MemoryBreakdown:
         tensor_parallel=cut.tensor_parallel,
         data_parallel=cut.replicas,
         micro_batch_size=SAMPLES,
-        sequence_parallel=cut.tensor_parallel > 1,
+        sequence_parallel=cut.sequence_parallel,
         zero_stage=3 if cut.replicas > 1 else 0,
     )
     prediction = evaluate_plan(request, plan).prediction
@@ -154,7 +157,7 @@ def cut_model(cut: Cut, mesh: DeviceMesh, mode: FakeTensorMode) -> PlainLlama:
         dtype = torch.bfloat16 if cut.replicas > 1 else torch.float32
         model = PlainLlama(SIZES, rotary_dtype=dtype)
         if cut.tensor_parallel > 1:
-            split_over_tensor_ranks(model, tensor_ranks)
+            split_over_tensor_ranks(model, tensor_ranks, sequence_parallel=cut.sequence_parallel)
     # A mesh is made of real tensors, which a fake mode refuses to join.
     if cut.replicas > 1:
         shard_over_replicas(model, replicas)
@@ -182,7 +185,7 @@ def step(model: PlainLlama, optimizer: optim.Optimizer, tracker: MemTracker, cut
     optimizer.zero_grad()
     return Tracked(
         parameters=forward.get("Sharded Param", 0) + forward.get("Parameter", 0),
-        gradients=backward.get("Sharded Grad", 0) + backward.get("Gradient", 0) - unsplit_gradient(cut),
+        gradients=backward.get("Sharded Grad", 0) + backward.get("Gradient", 0),
         optimizer=forward.get("OptState", 0) + forward.get("Optstate", 0),
         activations=forward["Activation"],
     )
@@ -201,14 +204,3 @@ def counted(tracker: MemTracker) -> dict[str, int]:
     return {
         str(getattr(kind, "value", kind)): size for kinds in snapshot.values() for kind, size in kinds.items()
     }
-
-
-def unsplit_gradient(cut: Cut) -> int:
-    """Return what DTensor keeps of an embedding's gradient beyond a rank's rows; FSDP2 drops it.
-
-    The rank's part is a view of the whole gradient, which every rank makes.
-    """
-    if cut.replicas > 1:
-        return 0
-    whole = FP32_BYTES * SIZES.vocabulary * SIZES.hidden
-    return whole - whole // cut.tensor_parallel

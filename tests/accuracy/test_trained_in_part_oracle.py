@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from planner.cluster_presets import cluster_from_preset
+from planner.framework import FP32_BYTES
 from planner.job import Constraints, Job, Precision, SolverLimits, Trainable, TrainableKind
 from planner.plan import MemoryBreakdown
 from planner.planning import PlanRequest, evaluate_plan
@@ -19,7 +20,6 @@ from planner.strategy import ShortPlan
 from planner.workload.chain import workload_from_layers
 from tests.accuracy.plain_llama import PlainLlama
 from tests.accuracy.test_memory_oracle import (
-    FP32_BYTES,
     SAMPLES,
     SIZES,
     TOLERANCE_FRACTION,
