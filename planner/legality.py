@@ -34,17 +34,6 @@ __all__ = [
 ]
 
 
-def sequence_is_legal(setting: Setting, layout: Layout) -> bool:
-    """Whether the sequence splits over context parallel (two pieces a rank) and sequence parallel."""
-    mesh = layout.mesh
-    pieces = 2 * mesh.context_parallel if mesh.context_parallel > 1 else 1
-    shards = mesh.tensor_parallel if mesh.sequence_parallel else 1
-    return all(
-        length % pieces == 0 and (length // mesh.context_parallel) % shards == 0
-        for length in setting.sequence_lengths
-    )
-
-
 def batch_is_legal(setting: Setting, layout: Layout) -> bool:
     """Whether micro-batch size, micro-batches and data parallel make up the global batch."""
     samples = layout.batch.micro_batch_size * layout.batch.num_micro_batches * layout.mesh.data_parallel

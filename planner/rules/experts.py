@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from planner.framework import Framework
+from planner.frameworks import FRAMEWORKS
 from planner.limits import ExpertLimits, ExpertRanks, ExpertTensor
 from planner.rules.rule import Outcome, Part, Proposal, Rule
 from planner.rules.sharding import numbers, refused_stage
@@ -28,8 +29,11 @@ def _exist_words(framework: Framework) -> str | None:
 
 def _exist(proposal: Proposal) -> Iterator[Violation]:
     if proposal.setting.has_experts:
+        others = tuple(name for name, other in FRAMEWORKS.items() if other.limits.experts.exist)
         yield Violation(
-            pointer="/model", rule=f"{proposal.who} trains no mixture of experts", nearest_legal=()
+            pointer="/job/framework",
+            rule=f"{proposal.who} trains no mixture of experts",
+            nearest_legal=others,
         )
 
 
@@ -174,7 +178,7 @@ def _both(proposal: Proposal) -> Iterator[Violation]:
 _MESH: Final = frozenset({Part.MESH})
 _SHARDED: Final = frozenset({Part.MESH, Part.SHARDING})
 RULES: Final = (
-    Rule(name="no-experts", parts=_MESH, words=_exist_words, check=_exist),
+    Rule(name="no-experts", parts=frozenset(), words=_exist_words, check=_exist),
     Rule(name="no-expert-parallel", parts=_MESH, words=_spread_words, check=_spread),
     Rule(
         name="expert-ranks",

@@ -58,7 +58,8 @@ class Rule:
     """``words`` say what must hold in a framework, None where the rule does not bind it.
 
     ``check`` yields what breaks it, with the legal values nearest to what was given. It may read the
-    named ``parts`` of a proposal and no others, so that a search can ask as soon as those are decided.
+    named ``parts`` of a proposal and no others, so that a search can ask as soon as those are decided: one
+    that reads none before it begins.
     """
 
     name: str

@@ -78,11 +78,12 @@ NOT_SEARCHED: Final[Mapping[str, object]] = {
 """Words that are left at one value (None: the default that follows from the rest)."""
 
 
+_NOTHING: Final[frozenset[Part]] = frozenset()
 _MESHED: Final = frozenset({Part.MESH})
 _BATCHED: Final = frozenset({Part.MESH, Part.BATCH})
 _SHARDED: Final = frozenset({Part.MESH, Part.BATCH, Part.SHARDING, Part.RECOMPUTE})
 _SCHEDULED: Final = frozenset({Part.MESH, Part.BATCH, Part.SCHEDULE})
-STEPS: Final = (_MESHED, _BATCHED, _SHARDED, _SCHEDULED)
+STEPS: Final = (_NOTHING, _MESHED, _BATCHED, _SHARDED, _SCHEDULED)
 """What is decided after each step; a rule that reads parts of two steps could not be asked in time."""
 
 
@@ -128,11 +129,19 @@ class Space:
 
 
 def search_space(setting: Setting, constraints: Constraints) -> Space:
-    """Return the space of a request; InvalidRequest for words that no search can fix or bound."""
+    """Return the space of a request.
+
+    Raises InvalidRequest for words that no search can fix or bound, and IllegalChoice for a model that
+    the framework does not train.
+    """
     for section in ("fixed", "bounds"):
         for word in getattr(constraints, section):
             _check_word(word, section=section)
-    return Space(setting=setting, constraints=constraints, num_devices=setting.cluster.num_devices)
+    space = Space(setting=setting, constraints=constraints, num_devices=setting.cluster.num_devices)
+    nothing = Proposal(setting=setting, layout=_bare(Mesh(), ONE_SAMPLE))
+    for violation in broken(space.rules[_NOTHING], nothing):
+        raise IllegalChoice(violation.rule, pointer=violation.pointer, nearest_legal=violation.nearest_legal)
+    return space
 
 
 def _check_word(word: str, *, section: str) -> None:

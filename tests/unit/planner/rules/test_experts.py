@@ -139,12 +139,14 @@ def test_a_framework_without_experts_trains_none() -> None:
         framework="nanotron",
         model=EXPERTS,
         broken={},
-        pointer="/model",
-        nearest=None,
+        pointer="/job/framework",
+        nearest="megatron-core",
         kept={},
     )
     (violation,) = breaks(case, {"mesh": Mesh(data_parallel=8)})
-    assert violation.pointer == "/model"
+    assert violation.pointer == case.pointer
+    assert case.nearest in violation.nearest_legal
+    assert "nanotron" not in violation.nearest_legal
 
 
 def test_every_rule_has_a_case() -> None:
