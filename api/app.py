@@ -43,6 +43,7 @@ ROUTERS: Final = (
     clusters.router,
     devices.router,
     profiles.router,
+    profiles.pages,
     profile_uploads.router,
     frameworks.router,
     health.router,

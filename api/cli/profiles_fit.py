@@ -7,10 +7,10 @@ import click
 from api.cli.outcome import problems_told, write_json
 from api.cli.profile_sources import given_profiles
 from api.cli.tables import write_table
+from api.pages.profile_report import described
 from planner.profile import Profile
 from planner.profile_check import LeftOut, check_profile
 from planner.profile_fit import Curve, fit_profile
-from planner.units import format_count, format_seconds
 
 EXAMPLES = """\b
 Examples:
@@ -39,20 +39,6 @@ def command(name: str, as_json: bool) -> None:  # noqa: FBT001 - a flag of the c
             map(described, curves),
         )
         write_table(("kind", "rows", "median error", "90 % below", "bias"), _errors(left_out(profile)))
-
-
-def described(curve: Curve) -> tuple[str, ...]:
-    """Return a curve for people: its kind, rows, start, rate, and how far measurements lie from it."""
-    rate = curve.per_second
-    return (
-        curve.kind,
-        str(len(curve.points)),
-        format_seconds(curve.start_seconds) if curve.start_seconds else "",
-        f"{format_count(rate)}{curve.unit}/s" if rate else "",
-        f"{curve.median_abs_residual:.1%}",
-        f"{curve.p90_abs_residual:.1%}",
-        f"{curve.worst.label} ({curve.worst.residual:+.0%})",
-    )
 
 
 def left_out(profile: Profile) -> tuple[LeftOut, ...]:

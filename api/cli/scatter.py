@@ -2,18 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log, log10
+from math import log
 from typing import Final
 
+from api.pages.axis import MARGIN_FACTOR, Tick, round_figures
 from planner.validation.comparison import Comparison
 
 SIDE: Final = 320.0
 """Width and height of the plot, in the units of the drawing."""
-MOST_TICKS: Final = 7
-STEPS: Final = ((1, 1.5, 2, 3, 4, 5, 6, 7, 8), (1, 2, 5), (1,))
-"""Figures on an axis, times the powers of ten; the first that are not too many are taken."""
-MARGIN_FACTOR: Final = 1.15
-"""How far the axes reach beyond the outermost figures."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,14 +19,6 @@ class Point:
     x: float
     y: float
     is_covered: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Tick:
-    """A figure on both axes, and how far from their origin it stands."""
-
-    place: float
-    label: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,11 +45,3 @@ def scatter_of(compared: Sequence[Comparison], *, shown: Callable[[float], str])
         ),
         ticks=tuple(Tick(place=place(figure), label=shown(figure)) for figure in round_figures(low, high)),
     )
-
-
-def round_figures(low: float, high: float) -> list[float]:
-    """Return round figures between the ends: as many as there is room for."""
-    powers = [10.0**exponent for exponent in range(floor(log10(low)), ceil(log10(high)) + 1)]
-    scales = ([step * power for power in powers for step in steps] for steps in STEPS)
-    inside = [[figure for figure in scale if low <= figure <= high] for scale in scales]
-    return next((figures for figures in inside if len(figures) <= MOST_TICKS), inside[-1])

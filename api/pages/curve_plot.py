@@ -1,16 +1,16 @@
 """A curve and its measurements on logarithmic axes, as places in a drawing."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
 from typing import Final
 
-from api.cli.scatter import MARGIN_FACTOR, Tick, round_figures
-from planner.profile_fit import Curve
+from api.pages.axis import Axis, Tick
+from planner.profile_fit import Curve, Point
 from planner.units import format_count, format_seconds
 
 WIDTH: Final = 320.0
 HEIGHT: Final = 220.0
+MOST_DOTS: Final = 400
+"""Of thousands of measurements, how many are drawn: those furthest off, and others evenly."""
 FAR: Final = 0.2
 """Share by which a measurement lies off its curve from which it is drawn as one that does."""
 
@@ -40,10 +40,11 @@ class CurvePlot:
 
 def plot_of(curve: Curve) -> CurvePlot:
     """Return where everything stands."""
-    across = _Axis.through([point.amount for point in curve.points], length=WIDTH)
+    across = Axis.through([point.amount for point in curve.points], length=WIDTH)
     times = [seconds for point in curve.points for seconds in (point.seconds, point.fitted_seconds)]
-    up = _Axis.through(times, length=HEIGHT)
-    places = [(across.place(point.amount), HEIGHT - up.place(point.fitted_seconds)) for point in curve.points]
+    up = Axis.through(times, length=HEIGHT)
+    drawn = _drawn(curve.points)
+    places = [(across.place(point.amount), HEIGHT - up.place(point.fitted_seconds)) for point in drawn]
     return CurvePlot(
         title=curve.kind,
         dots=tuple(
@@ -54,7 +55,7 @@ def plot_of(curve: Curve) -> CurvePlot:
                 note=f"{point.label}: {format_seconds(point.seconds)}, curve "
                 f"{format_seconds(point.fitted_seconds)} ({point.residual:+.0%})",
             )
-            for point in curve.points
+            for point in drawn
         ),
         line=" ".join(f"{x:g},{y:g}" for x, y in places),
         x_ticks=tuple(
@@ -65,18 +66,12 @@ def plot_of(curve: Curve) -> CurvePlot:
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Axis:
-    low: float
-    high: float
-    length: float
-
-    @classmethod
-    def through(cls, figures: Sequence[float], *, length: float) -> "_Axis":
-        return cls(low=min(figures) / MARGIN_FACTOR, high=max(figures) * MARGIN_FACTOR, length=length)
-
-    def place(self, figure: float) -> float:
-        return round(self.length * log(figure / self.low) / log(self.high / self.low), 1)
-
-    def figures(self) -> list[float]:
-        return round_figures(self.low, self.high)
+def _drawn(points: tuple[Point, ...]) -> list[Point]:
+    """Return the points that are drawn, in their order."""
+    if len(points) <= MOST_DOTS:
+        return list(points)
+    half = MOST_DOTS // 2
+    numbers = range(len(points))
+    furthest = sorted(numbers, key=lambda number: -abs(points[number].residual))[:half]
+    evenly = (number * (len(points) - 1) // (half - 1) for number in range(half))
+    return [points[number] for number in sorted({*furthest, *evenly})]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from api.pages.quantities import bytes_scale, count, parameters, rate
 from api.pages.request_summary import request_summary
@@ -149,7 +150,7 @@ def _device_row(device: Mapping[str, Any]) -> tuple[Cell, ...]:
 
 def _profile_row(profile: ProfileSummaryDocument) -> tuple[Cell, ...]:
     return (
-        Cell(text=profile.name),
+        Cell(text=profile.name, href=f"/profiles/{quote(profile.name)}"),
         Cell(text=profile.device),
         Cell(text="built in" if profile.built_in else f"{profile.created_at:%Y-%m-%d %H:%M} UTC"),
         Cell(text=profile.digest[:12]),

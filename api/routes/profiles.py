@@ -12,11 +12,14 @@ from starlette.exceptions import HTTPException
 from api.catalogue import list_profiles, show_profile
 from api.dependencies import CurrentService, Service
 from api.names import found
+from api.pages.profile_report import report_context
+from api.pages.rendering import page_response
 from api.problems import problem_response
 from api.profile_upload import NothingAcceptedError, NotJsonError, parse_json, store_profile
 from api.schemas.catalogue import ProfileListDocument, StoredProfileDocument
 
 router = APIRouter(prefix="/v1/profiles", tags=["profiles"])
+pages = APIRouter(include_in_schema=False)
 
 PATH: Final = "/v1/profiles"
 PROFILE_BODY: Final[Mapping[str, Any]] = {
@@ -51,6 +54,14 @@ def read_profile(name: str, service: CurrentService) -> Response:
 async def create_profile(request: Request, service: CurrentService) -> Response:
     """Store measurements; bad rows are refused one by one. The same document again changes nothing."""
     return await run_in_threadpool(_store, await request.body(), service)
+
+
+@pages.get("/profiles/{name:path}")
+def show_report(name: str, service: CurrentService) -> Response:
+    """Show what a profile holds: its curves with what lies off them, what it covers, what was odd."""
+    with found(name):
+        (entry,) = service.workspace.library.named([name])
+    return page_response("profile.html", here="/profiles", report=report_context(entry.profile))
 
 
 def _store(body: bytes, service: Service) -> Response:

@@ -42,6 +42,7 @@ def test_page_shows_curves_coverage_and_what_was_odd(meshplan: Command, tmp_path
     page = report(meshplan, tmp_path, str(path))
 
     assert page.count("<svg") == 1
+    assert "<style>" in page
     assert "all_reduce, 2 ranks, 2 per node" in page
     assert page.count("<circle") == 6
     assert "node-b" in page

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.cli.scatter import MOST_TICKS, SIDE, scatter_of
+from api.cli.scatter import SIDE, scatter_of
+from api.pages.axis import MOST_TICKS
 from planner.validation.comparison import Comparison
 
 FIGURES = st.floats(1e-6, 1e12)

@@ -93,3 +93,25 @@ def test_a_measured_machine_becomes_a_cluster(client: TestClient) -> None:
     answer = client.post("/v1/evaluations", json=request)
     assert answer.status_code == HTTPStatus.CREATED
     assert answer.json()["profiles"][0]["name"] == machine_profile()["name"]
+
+
+def test_report_of_a_profile_is_a_page(client: TestClient) -> None:
+    client.post("/v1/profiles", json=machine_profile())
+    answer = client.get("/profiles/cpu-small/measured", headers={"Accept": "text/html"})
+
+    assert answer.status_code == HTTPStatus.OK
+    assert "matrix_product fp32 forward" in answer.text
+    assert "<style" not in answer.text
+    assert client.get("/static/report.css").status_code == HTTPStatus.OK
+
+
+def test_report_of_a_published_profile_draws_its_curves(client: TestClient) -> None:
+    answer = client.get("/profiles/v100-sxm-16gb/published", headers={"Accept": "text/html"})
+
+    assert answer.text.count("<polyline") > 3
+
+
+def test_report_of_a_profile_that_is_not_there_is_not_found(client: TestClient) -> None:
+    answer = client.get("/profiles/cpu-smal/measured", headers={"Accept": "text/html"})
+
+    assert answer.status_code == HTTPStatus.NOT_FOUND
