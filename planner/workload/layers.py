@@ -91,7 +91,11 @@ class Split:
 
 
 class Layer(Protocol):
-    """One layer of a workload. Layers compare equal when they cost the same."""
+    """One layer of a workload. Layers compare equal, and hash alike, when they cost the same."""
+
+    def __hash__(self) -> int:
+        """Return the hash of what it costs by."""
+        ...
 
     @property
     def kind(self) -> str:

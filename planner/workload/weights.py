@@ -1,7 +1,8 @@
 """The parameters that a device holds of a layer: by shape, by what is done with them, experts apart."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, Protocol, runtime_checkable
 
 from planner.optimizers import Matrix, WeightShapes
@@ -89,7 +90,10 @@ class PartlyTrained(Protocol):
 
 def holdings(layer: Layer, cut: Cut) -> Holdings:
     """Return what one device holds of a layer."""
-    return layer.holdings(cut) if isinstance(layer, PartlyTrained) else trained_holdings(layer, cut)
+    if isinstance(layer, PartlyTrained):
+        return layer.holdings(cut)
+    # Whatever the size of its micro-batches, a layer that is trained as a whole holds the same.
+    return trained_holdings(layer, cut if cut.micro_batch_size == 1 else replace(cut, micro_batch_size=1))
 
 
 def step_flops_per_sample(layer: Layer, sequence_length: int) -> Flops:
@@ -99,6 +103,7 @@ def step_flops_per_sample(layer: Layer, sequence_length: int) -> Flops:
     return 3.0 * layer.forward_flops_per_sample(sequence_length)
 
 
+@lru_cache(maxsize=4096)
 def trained_holdings(layer: Layer, cut: Cut) -> Holdings:
     """Return what one device holds of a layer that is trained as a whole."""
     experts = layer.local_expert_parameters(cut)
