@@ -144,7 +144,7 @@ def _per_token(outcome: Outcome, seconds: Comparison) -> Comparison:
     """Return step times as times per token."""
     assert outcome.question is not None
     job = outcome.question.request.job
-    return seconds.scaled(1 / (job.global_batch_size * job.sequence_length))
+    return seconds.scaled(1 / (job.global_batch_size * (job.sequence_length or 1)))
 
 
 def _grouped(members: Iterable[tuple[Hashable, Any]]) -> list[list[Any]]:

@@ -26,7 +26,7 @@ class BranchInput:
         width: float = cut.element_bytes
         if self.made_by is Module.NORM and reads_narrow:
             # The product alone keeps a norm's output.
-            width = cut.keeping.input_bytes(width)
+            width = cut.keeping.input_bytes(cut.element_bytes)
         size_bytes = width * cut.sharded_tokens * hidden
         return (SavedTensor(name=name, size_bytes=size_bytes, made_by=self.made_by),)
 
