@@ -79,6 +79,11 @@ class Parameter:
     rests_on: str
 
     @property
+    def is_fitted(self) -> bool:
+        """Whether runs showed it."""
+        return self.rests_on != GUESS
+
+    @property
     def neutral(self) -> float:
         """The value without the effect."""
         return NEUTRAL[self.effect]
@@ -105,6 +110,9 @@ BASES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Whose values a program or framework has where it has none of its own."""
+
+EAGER: Final = frozenset({"composer", "nanotron", "sailor"})
+"""Programs that launch a kernel for each operation; the others fuse them."""
 
 GUESS: Final = "a stated guess, as no run shows it apart"
 KORTHIKANTI: Final = "175B, 530B and 1T runs on A100 of Korthikanti et al. (2022), table 5"

@@ -31,12 +31,18 @@ PROGRAMS: Final[Mapping[str, Framework]] = {
 """By a name of our own, which stands where a job names the version of its framework."""
 
 
+def program_of(name: str, version: str | None) -> str:
+    """Return the name under which parameters know a framework, or the program that a version names."""
+    program = PROGRAMS.get(version or "")
+    return version if version and program is not None and program.name == name else name
+
+
 def traits_of(name: str, version: str | None, *, pointer: str = "/job/framework") -> Framework:
     """Return the traits of a framework, or of a program on it where the version names one.
 
     Raises UnknownName with the nearest names for an unknown framework.
     """
-    program = PROGRAMS.get(version or "")
-    if program is not None and program.name == name:
-        return program
+    program = program_of(name, version)
+    if program in PROGRAMS:
+        return PROGRAMS[program]
     return framework_by_name(name, version=version, pointer=pointer)

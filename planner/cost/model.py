@@ -131,6 +131,8 @@ class CostModel:
     memory_fraction: float
     num_stages: int | None = None
     """How many of a plan's stages sit on this group where the rest sits on others; None means all."""
+    like: "CostModel | None" = None
+    """A model of the same job on the same devices by a program of another pace: measurements are shared."""
     _passes: dict[tuple[int, ...], Mapping[Member, tuple[LayerPasses, ...]]] = field(
         default_factory=dict, init=False
     )
@@ -146,8 +148,11 @@ class CostModel:
     def __post_init__(self) -> None:
         """Open the measurements of the group's device and links."""
         job = self.setting.job
-        self.kernels = KernelCosts(self.group.device, self.profiles, job.precision)
-        self.collectives = CollectiveCosts(self.group, self.profiles)
+        if self.like is not None:
+            self.kernels, self.collectives = self.like.kernels, self.like.collectives
+        else:
+            self.kernels = KernelCosts(self.group.device, self.profiles, job.precision)
+            self.collectives = CollectiveCosts(self.group, self.profiles)
         self.widths = self.setting.framework.widths(
             job.precision, moment_values=job.optimizer.moment_values, formats=StateFormats.of(job)
         )

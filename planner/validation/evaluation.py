@@ -7,11 +7,14 @@ from dataclasses import dataclass, field, replace
 from planner.cost.model import CostModel
 from planner.errors import InvalidRequest, MissingMeasurements
 from planner.expansion import expand_short_plan
+from planner.framework import Framework
+from planner.job import Job
 from planner.legality import Setting, layout_violations
+from planner.parameters import PARAMETERS, Parameter, pace_of
 from planner.plan import Prediction
 from planner.planning import PlanRequest
 from planner.prediction import play, predict
-from planner.programs import traits_of
+from planner.programs import program_of, traits_of
 from planner.validation.measured import UNKNOWN, Measured, measured_of
 from planner.validation.requests import Question, question_of
 from planner.validation.rows import Row, UnusableRow
@@ -34,6 +37,9 @@ class Outcome:
 class Evaluator:
     """Predicts rows; cost models are kept, so that rows of equal jobs price each layer once."""
 
+    parameters: tuple[Parameter, ...] = PARAMETERS
+    like: "Evaluator | None" = None
+    """Another evaluator, whose kernels and links are shared."""
     _models: dict[object, CostModel] = field(default_factory=dict)
 
     def outcomes(self, rows: Iterable[Row]) -> Iterator[Outcome]:
@@ -67,15 +73,21 @@ class Evaluator:
             workload=trained_workload(request.workload, request.job),
             cluster=request.cluster,
             job=request.job,
-            framework=traits_of(request.job.framework, request.job.framework_version),
+            framework=self._traits(request.job),
         )
         fixed = expand_short_plan(question.plan, setting)
         violations = (*fixed.violations, *layout_violations(setting, fixed.layout))
         if violations or fixed.assignment is None:
             raise UnusableRow(f"illegal: {violations[0].rule}")
-        return predict(play(self._model(request, setting), fixed.layout, fixed.assignment))
+        return predict(play(self.model(request, setting), fixed.layout, fixed.assignment))
 
-    def _model(self, request: PlanRequest, setting: Setting) -> CostModel:
+    def _traits(self, job: Job) -> Framework:
+        """Return the traits of a job's program, at the pace that the evaluator's parameters give it."""
+        traits = traits_of(job.framework, job.framework_version)
+        program = program_of(job.framework, job.framework_version)
+        return replace(traits, pace=pace_of(program, self.parameters))
+
+    def model(self, request: PlanRequest, setting: Setting) -> CostModel:
         """Return the costs of a setting; jobs that differ in their global batch alone share them."""
         key = (request.workload, request.cluster, replace(request.job, global_batch_size=1))
         if key not in self._models:
@@ -84,6 +96,7 @@ class Evaluator:
                 group=request.cluster.node_groups[0],
                 profiles=request.profiles,
                 memory_fraction=request.constraints.memory_fraction,
+                like=self.like.model(request, setting) if self.like else None,
             )
         shared = copy(self._models[key])
         shared.setting = setting

@@ -73,3 +73,11 @@ def test_a_folder_without_rows_ends_with_2(tmp_path: Path) -> None:
     ended = MESHPLAN("validate", str(tmp_path))
     assert ended.code == 2
     assert "holds no CSV files" in ended.errors
+
+
+def test_parameters_are_listed_with_what_they_are_worth(folder: Path) -> None:
+    ended = MESHPLAN("validate", str(folder), "--neutral", "--leave-out", "--json")
+    found = {(one["program"], one["effect"]): one for one in ended.document["parameters"]}
+    assert ("megatron-core", "pass_seconds") in found
+    assert all(one["meaning"] and one["rests_on"] and one["runs"] for one in found.values())
+    assert "megatron-core pass_seconds" in MESHPLAN("validate", str(folder), "--neutral").output

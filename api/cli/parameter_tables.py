@@ -1,0 +1,52 @@
+"""The fitted parameters as a table and as data: what each is, what it rests on and what it is worth."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from api.cli.accuracy_tables import percent
+from api.cli.tables import write_table
+from planner.parameters import EFFECTS
+from planner.validation.ablation import Ablation
+
+HEADERS = ("parameter", "value", "neutral", "unit", "rests on", "runs", "error", "error if neutral")
+
+
+def write_parameters(worth: Sequence[Ablation]) -> None:
+    """Write a line for every parameter that some run rests on."""
+    click.echo()
+    write_table(HEADERS, map(_line, worth))
+
+
+def parameters_document(worth: Sequence[Ablation]) -> list[dict[str, Any]]:
+    """Return the same as plain data; errors are medians of absolute relative errors."""
+    return [
+        {
+            "program": one.parameter.program,
+            "effect": one.parameter.effect,
+            "value": one.parameter.value,
+            "neutral": one.parameter.neutral,
+            "unit": EFFECTS[one.parameter.effect].unit,
+            "meaning": EFFECTS[one.parameter.effect].meaning,
+            "rests_on": one.parameter.rests_on,
+            "runs": one.runs,
+            "median_abs_error": one.error,
+            "neutral_median_abs_error": one.neutral_error,
+        }
+        for one in worth
+    ]
+
+
+def _line(one: Ablation) -> tuple[str, ...]:
+    parameter = one.parameter
+    return (
+        f"{parameter.program} {parameter.effect}",
+        f"{parameter.value:g}",
+        f"{parameter.neutral:g}",
+        EFFECTS[parameter.effect].unit,
+        parameter.rests_on,
+        f"{one.runs}",
+        percent(one.error),
+        percent(one.neutral_error),
+    )

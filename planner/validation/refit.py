@@ -1,0 +1,157 @@
+"""Parameters fitted again without one source of runs: what they tell of runs that they never saw."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Final
+
+import numpy as np
+
+from planner.parameters import EAGER, PARAMETERS, Parameter
+from planner.validation.evaluation import Evaluator
+from planner.validation.folder import Files
+from planner.validation.runs import Floats, TimedRun, log_errors, sampled, timed_runs
+
+MOST_RUNS: Final = 40
+"""Runs of one source that a program's parameters are fitted on."""
+ROUNDS: Final = 3
+TRUST: Final = 0.05
+"""Weight of staying with other programs' values: it decides what no run tells."""
+LEAST_ERROR: Final = 0.01
+"""Errors count by their size, not its square, but for those below this."""
+TYPICAL: Final[Mapping[str, float]] = {
+    "launch_seconds": 2e-5,
+    "pipelined_launch_seconds": 2e-5,
+    "serial_host_fraction": 0.5,
+    "pass_seconds": 1e-3,
+    "step_seconds": 1e-3,
+}
+"""Sizes by which effects vary between programs; paces vary by about themselves."""
+STEP: Final = 0.1
+"""Share of the typical size by which derivatives are taken."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Fit:
+    """The parameters of one program that are free, among all."""
+
+    free: tuple[Parameter, ...]
+    prior: tuple[float, ...]
+    others: tuple[Parameter, ...]
+    runs: tuple[TimedRun, ...]
+    like: Evaluator
+
+    def at(self, values: Floats) -> tuple[Parameter, ...]:
+        """Return all parameters with these values of the free ones."""
+        own = (replace(one, value=float(value)) for one, value in zip(self.free, values, strict=True))
+        return (*own, *self.others)
+
+    def errors(self, values: Floats) -> Floats:
+        """Return ln(predicted / measured) of every run."""
+        return log_errors(self.runs, self.at(values), like=self.like)
+
+
+def left_out_files(files: Files, *, on_source: Callable[[], None] | None = None) -> Files:
+    """Return all outcomes, each predicted by parameters that were fitted without its source."""
+    runs = timed_runs(outcome for outcomes in files.values() for outcome in outcomes)
+    predicted, like = {}, Evaluator()
+    for source in dict.fromkeys(run.source for run in runs):
+        evaluator = Evaluator(parameters=parameters_without(source, runs, like=like), like=like)
+        for outcomes in files.values():
+            for outcome in outcomes:
+                if (outcome.row.text("source") or outcome.row.file) == source:
+                    predicted[outcome.row] = evaluator.outcome(outcome.row)
+        if on_source:
+            on_source()
+    return {
+        name: tuple(predicted.get(outcome.row, outcome) for outcome in outcomes)
+        for name, outcomes in files.items()
+    }
+
+
+def parameters_without(
+    source: str,
+    runs: Sequence[TimedRun],
+    parameters: tuple[Parameter, ...] = PARAMETERS,
+    *,
+    like: Evaluator | None = None,
+) -> tuple[Parameter, ...]:
+    """Return the parameters as other sources show them.
+
+    Those of programs that the source ran are fitted again on what others ran of them, from the values
+    of programs of their kind; where nobody else did, they take these.
+    """
+    touched = [
+        one
+        for one in parameters
+        if one.is_fitted and any(run.rests_on(one, parameters) for run in runs if run.source == source)
+    ]
+    fitted, like = parameters, like or Evaluator()
+    for program in dict.fromkeys(one.program for one in touched):
+        free = tuple(one for one in touched if one.program == program)
+        prior = tuple(_prior(one, source, runs, parameters) for one in free)
+        names = {(one.program, one.effect) for one in free}
+        others = tuple(one for one in fitted if (one.program, one.effect) not in names)
+        known = _runs_for(free, source, runs, parameters)
+        fit = _Fit(free=free, prior=prior, others=others, runs=known, like=like)
+        fitted = fit.at(_solved(fit))
+    return fitted
+
+
+def _runs_for(
+    free: Sequence[Parameter],
+    source: str,
+    runs: Sequence[TimedRun],
+    parameters: tuple[Parameter, ...],
+) -> tuple[TimedRun, ...]:
+    """Return some runs of every other source that rest on the free parameters."""
+    known = [
+        run for run in runs if run.source != source and any(run.rests_on(one, parameters) for one in free)
+    ]
+    sources = dict.fromkeys(run.source for run in known)
+    return tuple(
+        run for name in sources for run in sampled([run for run in known if run.source == name], MOST_RUNS)
+    )
+
+
+def _prior(
+    parameter: Parameter, source: str, runs: Sequence[TimedRun], parameters: tuple[Parameter, ...]
+) -> float:
+    """Return the median of the effect in programs of the same kind that other sources ran; else neutral."""
+    if parameter.effect == "spread":
+        return parameter.neutral
+    is_eager = parameter.program in EAGER
+    peers = [
+        one.value
+        for one in parameters
+        if one.effect == parameter.effect
+        and one.program != parameter.program
+        and one.is_fitted
+        and (one.program in EAGER) == is_eager
+        and any(run.source != source and run.rests_on(one, parameters) for run in runs)
+    ]
+    return median(peers) if peers else parameter.neutral
+
+
+def _solved(fit: _Fit) -> Floats:
+    """Return the values of least absolute error, by least squares reweighted in rounds."""
+    prior = np.array(fit.prior)
+    if not fit.runs:
+        return prior
+    sizes = np.array([TYPICAL.get(one.effect, 1.0) for one in fit.free])
+    # A start where every effect shows: at zero some have no slope.
+    values = np.array([one.value for one in fit.free])
+    for _ in range(ROUNDS):
+        errors = fit.errors(values)
+        slopes = np.stack(
+            [(fit.errors(values + STEP * sizes * axis) - errors) / STEP for axis in np.eye(len(values))],
+            axis=1,
+        )
+        weights = 1.0 / np.sqrt(np.maximum(np.abs(errors), LEAST_ERROR))
+        weighed = slopes * weights[:, None]
+        pull = TRUST**2 * (prior - values) / sizes
+        moves = np.linalg.solve(
+            weighed.T @ weighed + TRUST**2 * np.eye(len(values)), pull - weighed.T @ (errors * weights)
+        )
+        values = np.maximum(values + sizes * np.clip(moves, -1.0, 1.0), STEP * sizes * (prior > 0))
+    return values

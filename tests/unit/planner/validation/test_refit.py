@@ -1,0 +1,76 @@
+"""Parameters set neutral and fitted again, on made-up runs whose steps the planner predicts exactly."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from planner.parameters import PARAMETERS, Parameter
+from planner.validation.ablation import ablations
+from planner.validation.evaluation import Evaluator
+from planner.validation.refit import parameters_without
+from planner.validation.runs import TimedRun, log_errors, sampled, timed_runs
+from tests.unit.planner.validation.published import row
+
+PACE = next(one for one in PARAMETERS if (one.program, one.effect) == ("megatron-bridge", "products"))
+SLOWER = 1.3
+CELLS = [
+    {"gbs": gbs, "mbs": mbs, "tp": tp, "dp": dp}
+    for gbs in ("64", "128")
+    for mbs in ("1", "2")
+    for tp, dp in (("1", "8"), ("2", "4"))
+]
+
+
+def with_value(value: float) -> tuple[Parameter, ...]:
+    return tuple(replace(one, value=value) if one == PACE else one for one in PARAMETERS)
+
+
+@cache
+def runs() -> tuple[TimedRun, ...]:
+    """Return runs of two sources, in steps that take as long as a program of slow products takes."""
+    outcomes = [
+        Evaluator().outcome(row(framework="Megatron-Bridge 26.02", source=source, **cells))
+        for source in ("one", "two")
+        for cells in CELLS
+    ]
+    asked = timed_runs(outcomes)
+    seconds = np.exp(log_errors(asked, with_value(SLOWER))) * [run.seconds for run in asked]
+    return tuple(replace(run, seconds=float(took)) for run, took in zip(asked, seconds, strict=True))
+
+
+def test_errors_are_those_of_the_parameters_that_are_given() -> None:
+    assert log_errors(runs(), with_value(SLOWER)) == pytest.approx(0.0, abs=1e-9)
+    assert min(log_errors(runs(), with_value(2 * SLOWER))) > 0.3
+
+
+def test_a_parameter_that_pays_costs_something_when_set_neutral() -> None:
+    found = {one.parameter: one for one in ablations(runs(), with_value(SLOWER))}
+    worth = found[replace(PACE, value=SLOWER)]
+    assert worth.runs == len(runs())
+    assert worth.error == pytest.approx(0.0, abs=1e-9)
+    assert worth.neutral_error > 0.1
+
+
+def test_parameters_of_programs_that_no_run_rests_on_are_not_asked_for() -> None:
+    assert {one.parameter.program for one in ablations(runs())} <= {"megatron-bridge", "megatron-core"}
+
+
+def test_a_source_is_predicted_by_what_others_show() -> None:
+    refitted = parameters_without("one", runs())
+    others = [run for run in runs() if run.source == "two"]
+    assert np.median(np.abs(log_errors(others, refitted))) < 0.02
+
+
+def test_without_others_a_program_takes_the_values_of_its_kind() -> None:
+    alone = [run for run in runs() if run.source == "one"]
+    values = {(one.program, one.effect): one.value for one in parameters_without("one", alone)}
+    assert values["megatron-bridge", "products"] == 1.0
+    assert values["nanotron", "memory_passes"] != 1.0
+
+
+def test_a_sample_is_spread_over_all_runs() -> None:
+    assert sampled(list(runs()), 4)[0] == runs()[0]
+    assert len(sampled(list(runs()), 4)) == 4
+    assert len(sampled(list(runs()), 100)) == len(runs())
