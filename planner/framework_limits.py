@@ -56,6 +56,8 @@ PYTORCH: Final = Limits(
     # DTensor shards the heads of a view: each rank needs whole ones.
     copies_heads=False,
     context_parallel_schemes=("ring",),
+    # fully_shard is called on each module, with a mesh and a policy of its own.
+    shards_modules_apart=True,
     # Schedule1F1B and ScheduleInterleaved1F1B raise for other numbers of micro-batches.
     spare_stages=0,
     interleaved_fill_rounds=True,
@@ -66,6 +68,7 @@ TORCHTITAN: Final = replace(
     PYTORCH,
     # The trainer raises for a sequence that is no multiple of tensor x 2 x context parallel.
     shards_sequence_halves=True,
+    shards_modules_apart=False,
     recompute_modules={},
     # ParallelDims makes "efsdp" of dp_shard x cp x tp / ep and does not check that it comes out even.
     experts=ExpertLimits(ranks=ExpertRanks.SHARDS, tensor=ExpertTensor.SAME_UNLESS_SPREAD),
@@ -118,4 +121,4 @@ MAXTEXT: Final = Limits(
     experts=ExpertLimits(ranks=ExpertRanks.DATA, tensor=ExpertTensor.SAME),
 )
 
-NO_LIMITS: Final = Limits(rank_orders=())
+NO_LIMITS: Final = Limits(rank_orders=(), shards_modules_apart=True)

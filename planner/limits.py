@@ -122,6 +122,8 @@ class Limits:
     """Whether sequence parallelism cuts each of the two pieces that a context-parallel rank takes."""
     grouped_states: tuple[str, ...] = STATES
     """The states that groups of fewer than all replicas may share."""
+    shards_modules_apart: bool = False
+    """Whether each module may be sharded in its own way."""
     tensor_zero_stages: tuple[ZeroStage, ...] = tuple(ZeroStage)
     """ZeRO stages that go with tensor parallelism."""
     unsharded_alone: bool = False

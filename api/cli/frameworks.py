@@ -16,8 +16,8 @@ Examples:
   meshplan frameworks show megatron-core
   meshplan frameworks show torchtitan --release 0.2
 """
-IN_WORDS: Final = {"limits", "rules"}
-"""What of a framework is told as rules."""
+APART: Final = {"limits", "grains", "rules"}
+"""What of a framework is told in tables of its own; limits are told as rules."""
 
 
 @click.group(epilog=EXAMPLES)
@@ -55,8 +55,11 @@ def show_command(name: str, release: str | None, as_json: bool) -> None:  # noqa
     if as_json:
         write_json(dict(traits))
         return
-    rows = [(trait, value) for trait, value in traits.items() if trait not in IN_WORDS]
+    rows = [(trait, value) for trait, value in traits.items() if trait not in APART]
     write_table(("trait", "value"), [(words(trait), _shown(value)) for trait, value in rows])
+    click.echo()
+    grains = traits["grains"].items()
+    write_table(("decision", "made once per"), [(words(decision), grain) for decision, grain in grains])
     click.echo()
     write_table(
         ("rule", "what holds", "otherwise"),

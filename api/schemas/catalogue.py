@@ -11,6 +11,7 @@ from api.schemas.cluster import ClusterDocument
 from api.schemas.document import EXPERIMENTAL, OutputDocument
 from planner.framework import Framework
 from planner.framework_rules import rule_table
+from planner.grains import decision_grains
 from planner.workload.summary import LayerSummary, ModelSummary
 
 
@@ -154,10 +155,10 @@ class FrameworkListDocument(OutputDocument):
 
 
 def framework_document(framework: Framework) -> Mapping[str, Any]:
-    """Return the traits of a framework as plain data, and its rules in words."""
+    """Return the traits of a framework as plain data, the grain of each decision, and its rules in words."""
     document: Mapping[str, Any] = to_jsonable_python(framework)
     rules = [
         {"name": entry.name, "holds": entry.words, "otherwise": entry.outcome.value}
         for entry in rule_table(framework)
     ]
-    return {**document, "rules": rules}
+    return {**document, "grains": dict(decision_grains(framework)), "rules": rules}

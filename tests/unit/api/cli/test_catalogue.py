@@ -131,6 +131,7 @@ def test_a_framework_is_shown_with_its_rules_in_a_release(meshplan: Command) -> 
     assert "layers-per-chunk" in otherwise("--release", "0.12").keys() - otherwise().keys()
     table = meshplan("frameworks", "show", "megatron-core").output
     assert "pipeline_parallel x virtual_stages divides the layers" in table
+    assert ["layers", "per", "stage", "chunk"] in [line.split() for line in table.splitlines()]
     unknown = meshplan("frameworks", "show", "megatron-core", "--release", "0.5")
     assert unknown.code == 2
     assert "0.9" in unknown.errors
