@@ -18,7 +18,7 @@ from planner.setting import (
     legal_tensor_parallel,
     nearest_values,
 )
-from planner.strategy import Layout, Mesh, RecomputeMode, ScheduleName, Violation
+from planner.strategy import Layout, Mesh, Recompute, RecomputeMode, ScheduleName, Violation
 from planner.workload.layers import Cut
 from planner.workload.operators import Module
 
@@ -30,6 +30,7 @@ __all__ = [
     "layout_violations",
     "legal_degrees",
     "legal_tensor_parallel",
+    "missing_modules",
     "nearest_values",
 ]
 
@@ -246,21 +247,22 @@ def _experts(setting: Setting, layout: Layout) -> Iterator[Violation]:
 
 def _recompute(setting: Setting, layout: Layout) -> Iterator[Violation]:
     """Check that the modules that are computed again are there; what is no module, frameworks answer."""
-    wanted = [
-        Module(name)
-        for option in layout.recompute
-        if option.mode is RecomputeMode.SELECTIVE
-        for name in option.modules
-        if name in set(Module)
-    ]
-    for module in wanted:
-        if module not in (present := _modules(setting)):
-            legal = [name for name in LAYER_MODULES if Module(name) in present]
-            yield Violation(
-                pointer="/plan/recompute",
-                rule=f"no layer of {setting.workload.name} has the module {module.value!r}",
-                nearest_legal=tuple(legal),
-            )
+    missing = [module for option in layout.recompute for module in missing_modules(setting, option)]
+    for module in missing:
+        present = _modules(setting)
+        yield Violation(
+            pointer="/plan/recompute",
+            rule=f"no layer of {setting.workload.name} has the module {module.value!r}",
+            nearest_legal=tuple(name for name in LAYER_MODULES if Module(name) in present),
+        )
+
+
+def missing_modules(setting: Setting, option: Recompute) -> tuple[Module, ...]:
+    """Return the modules of selective recomputation that no layer of the model has."""
+    wanted = option.modules if option.mode is RecomputeMode.SELECTIVE else ()
+    named = [Module(name) for name in wanted if name in set(Module)]
+    present = _modules(setting) if named else set()
+    return tuple(module for module in named if module not in present)
 
 
 def _modules(setting: Setting) -> set[Module]:

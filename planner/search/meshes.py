@@ -12,11 +12,11 @@ from math import comb
 from typing import Final
 
 from planner.errors import IllegalChoice, InvalidRequest
-from planner.expansion import zero_sharding
+from planner.expansion import with_modules, zero_sharding
 from planner.framework import Framework, Grain
 from planner.framework_rules import broken, decided_by, rules_of
 from planner.job import AttentionKind, Constraints
-from planner.legality import layout_violations
+from planner.legality import layout_violations, missing_modules
 from planner.limits import LayerSplit
 from planner.names import nearest_names
 from planner.rules.layers import comes_out
@@ -411,6 +411,9 @@ def _recompute_choices(space: Space) -> list[tuple[Recompute, ...]]:
     """Return the sets of modes that layers choose from: one mode each where the job decides."""
     framework, fixed = space.setting.framework, space.fixed("recompute")
     options = [option for option in framework.recompute if fixed is None or _names_mode(option, fixed)]
+    if isinstance(fixed, Recompute) and fixed.modules:
+        chosen = with_modules(fixed, framework)
+        options = [] if missing_modules(space.setting, chosen) else [chosen]
     if fixed is None and space.setting.job.attention is AttentionKind.FLASH:
         # A fused core saves no scores: recomputing it alone costs time and frees next to nothing.
         options = [option for option in options if option.mode is not RecomputeMode.SELECTIVE]
@@ -523,5 +526,9 @@ def _probe(space: Space) -> Layout:
         sharding=zero_sharding(
             zero_stage, replicas=max(data * context, 1), framework=space.setting.framework
         ),
-        recompute=(recompute,) if isinstance(recompute, Recompute) else (Recompute(),),
+        recompute=(
+            with_modules(recompute, space.setting.framework)
+            if isinstance(recompute, Recompute)
+            else Recompute(),
+        ),
     )

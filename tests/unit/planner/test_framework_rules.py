@@ -12,9 +12,17 @@ from planner.job import Constraints
 from planner.legality import layout_violations
 from planner.limits import LayerSplit
 from planner.rules.layers import usual_split
-from planner.search.meshes import STEPS, meshes, schedules, search_space, space_size, variants
+from planner.search.meshes import (
+    STEPS,
+    meshes,
+    schedules,
+    search_space,
+    space_size,
+    variants,
+    why_nothing_is_legal,
+)
 from planner.setting import Setting
-from planner.strategy import Layout
+from planner.strategy import Layout, Recompute, RecomputeMode
 from tests.unit.planner.settings import setting
 
 RELEASES = [
@@ -102,3 +110,27 @@ def test_no_framework_at_all_has_few_rules() -> None:
     """What stays is what the planner can price: its schedules, and modules to recompute."""
     names = {entry.name for entry in rule_table(FRAMEWORKS["any"])}
     assert names == {"schedules", "interleaved-groups", "recompute-modules"}
+
+
+def test_a_search_may_be_held_to_modules_by_the_names_of_the_framework() -> None:
+    fixed = Recompute(mode=RecomputeMode.SELECTIVE, modules=("layernorm", "moe_act"))
+    judged = small("mixtral-8x7b", "megatron-core", None)
+    space = search_space(judged, Constraints(fixed={"recompute": fixed}))
+    mesh, batch = next(meshes(space))
+    (layout, *_) = variants(space, mesh, batch)
+    (option,) = layout.recompute
+    assert option.modules == ("norm", "moe_activation")
+    assert layout_violations(judged, layout) == ()
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [("moe_act", "has the module 'moe_activation'"), ("gdn_norm", "no module 'gdn_norm'")],
+)
+def test_a_search_held_to_a_module_that_is_not_there_is_told_so(module: str, words: str) -> None:
+    fixed = Recompute(mode=RecomputeMode.SELECTIVE, modules=(module,))
+    space = search_space(small("llama-3-8b", "megatron-core", None), Constraints(fixed={"recompute": fixed}))
+    assert space_size(space).layouts == 0
+    refused = why_nothing_is_legal(space)
+    assert refused.pointer == "/constraints/fixed/recompute"
+    assert words in refused.message
