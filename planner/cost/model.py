@@ -148,11 +148,13 @@ class CostModel:
     def __post_init__(self) -> None:
         """Open the measurements of the group's device and links."""
         job = self.setting.job
-        if self.like is not None:
-            self.kernels, self.collectives = self.like.kernels, self.like.collectives
-        else:
-            self.kernels = KernelCosts(self.group.device, self.profiles, job.precision)
-            self.collectives = CollectiveCosts(self.group, self.profiles)
+        like = self.like
+        self.kernels: KernelCosts = (
+            like.kernels if like else KernelCosts(self.group.device, self.profiles, job.precision)
+        )
+        self.collectives: CollectiveCosts = (
+            like.collectives if like else CollectiveCosts(self.group, self.profiles)
+        )
         self.widths = self.setting.framework.widths(
             job.precision, moment_values=job.optimizer.moment_values, formats=StateFormats.of(job)
         )
