@@ -251,6 +251,8 @@ COMPOSER: Final = replace(
     tensor_parallel=False,
     pipeline_parallel=False,
     context_parallel=False,
+    # llm-foundry's default loss (loss_fn: fused_crossentropy) is flash-attn's kernel over 16-bit logits.
+    kept=replace(EAGER, logit_bytes=0, kept_logit_bytes=2),
     limits=framework_limits.COMPOSER,
     refused_precisions=_BEYOND_SCALED_FP8,
     versions=("0.22",),

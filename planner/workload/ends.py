@@ -152,10 +152,12 @@ class HeadLayer(PlainLayer):
         """Cross entropy over FP32 logits, one kernel per step as PyTorch runs it.
 
         Forward casts (e + 4), and softmax reads and writes (8). Backward fills the target's gradient
-        (4), turns softmax into the logits' gradient (12) and casts it back (4 + e). Saved: the softmax.
+        (4), turns softmax into the logits' gradient (12) and casts it back (4 + e). Saved: the softmax, or
+        what a kernel for all of it keeps instead.
         """
         elements = cut.local_tokens * local_vocabulary(self.vocabulary, cut)
-        softmax = SavedTensor(name="loss_softmax", size_bytes=LOSS_BYTES * elements, made_by=Module.HEAD)
+        kept_bytes = cut.keeping.kept_logit_bytes * elements
+        softmax = SavedTensor(name="loss_softmax", size_bytes=kept_bytes, made_by=Module.HEAD)
         return MemoryPass(
             name="loss",
             module=Module.HEAD,

@@ -30,6 +30,11 @@ class Keeping:
 
     0 where one kernel computes the loss in place: then the logits' gradient is all.
     """
+    kept_logit_bytes: int = FP32_BYTES
+    """Bytes per logit that stay until backward: the FP32 softmax, or the logits themselves.
+
+    A kernel that computes the loss from low-precision logits (flash-attn's) keeps those alone.
+    """
     product_input_bytes: float | None = None
     """Bytes per element of an input that a product alone keeps; None for those of an activation.
 

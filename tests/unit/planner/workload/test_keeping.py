@@ -110,3 +110,9 @@ def test_experts_keep_their_inputs_as_their_products_read_them() -> None:
         for keeping in (FUSED, Keeping(product_input_bytes=1))
     )
     assert wide - narrow == 2 * TOKENS * (HIDDEN + FFN)
+
+
+@pytest.mark.parametrize(("keeping", "kept"), [(FUSED, 4), (Keeping(kept_logit_bytes=2), 2)])
+def test_a_loss_keeps_its_softmax_or_the_logits_that_it_read(keeping: Keeping, kept: int) -> None:
+    head = HeadLayer(vocabulary=32, hidden=HIDDEN)
+    assert bytes_per_token(head, keeping) == 2 * HIDDEN + kept * 32
