@@ -38,14 +38,14 @@ class Axis:
         """Return how far from the origin a figure stands."""
         return round(self.length * log(figure / self.low) / log(self.high / self.low), 1)
 
-    def figures(self) -> list[float]:
+    def figures(self, *, most: int = MOST_TICKS) -> list[float]:
         """Return round figures on the axis: as many as there is room for."""
-        return round_figures(self.low, self.high)
+        return round_figures(self.low, self.high, most=most)
 
 
-def round_figures(low: float, high: float) -> list[float]:
+def round_figures(low: float, high: float, *, most: int = MOST_TICKS) -> list[float]:
     """Return round figures between the ends: as many as there is room for."""
     powers = [10.0**exponent for exponent in range(floor(log10(low)), ceil(log10(high)) + 1)]
     scales = ([step * power for power in powers for step in steps] for steps in STEPS)
     inside = [[figure for figure in scale if low <= figure <= high] for scale in scales]
-    return next((figures for figures in inside if len(figures) <= MOST_TICKS), inside[-1])
+    return next((figures for figures in inside if len(figures) <= most), inside[-1])

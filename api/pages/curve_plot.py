@@ -11,6 +11,8 @@ WIDTH: Final = 320.0
 HEIGHT: Final = 220.0
 MOST_DOTS: Final = 400
 """Of thousands of measurements, how many are drawn: those furthest off, and others evenly."""
+MOST_X_TICKS: Final = 4
+"""Their labels stand side by side."""
 FAR: Final = 0.2
 """Share by which a measurement lies off its curve from which it is drawn as one that does."""
 
@@ -60,7 +62,7 @@ def plot_of(curve: Curve) -> CurvePlot:
         line=" ".join(f"{x:g},{y:g}" for x, y in places),
         x_ticks=tuple(
             Tick(place=across.place(figure), label=f"{format_count(figure)}{curve.unit}")
-            for figure in across.figures()
+            for figure in across.figures(most=MOST_X_TICKS)
         ),
         y_ticks=tuple(Tick(place=up.place(figure), label=format_seconds(figure)) for figure in up.figures()),
     )
