@@ -2,10 +2,11 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from planner.units import Seconds, format_count, format_seconds
 from profiler.backend import Backend, is_out_of_memory, open_backend
@@ -241,6 +242,8 @@ def measure_all(
         raise
     if profile:
         profile.end()
+        for line in slow_ranks(profile.ranks()):
+            _say(line)
 
 
 def _measure_in_order(
@@ -258,6 +261,15 @@ def _measure_in_order(
         if profile and outcome is not None:
             profile.add(wanted, outcome)
             _say(f"[{done + 1}/{len(wanted_in_order)}] {wanted}: {describe(wanted, outcome)}")
+
+
+def slow_ranks(ranks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each process that was slower than the others."""
+    for rank in ranks:
+        if rank["is_slow"]:
+            place = f" (device {rank['device']} of {rank['node']})" if "node" in rank else ""
+            times = f"{rank['relative_time']:.2f} times the middle one's time"
+            yield f"rank {rank['rank']}{place} is slow: {times}"
 
 
 def _in_order(shapes: Shapes, profile: ProfileFile | None) -> Sequence[Wanted]:

@@ -88,7 +88,7 @@ class ProfileFile:
                 "best_measured": best_measured(kernels),
                 "groups_at_once": [self._collective_row(one) for one in _collectives(results, alone=False)],
                 "overlaps": [_overlap_row(one) for one in results if isinstance(one.outcome, Overlapped)],
-                "ranks": compared_ranks(results, places=self.header.facts.get("places", ())),
+                "ranks": self.ranks(),
                 "complete": complete,
                 "skipped": [_skipped_row(one) for one in results if isinstance(one.outcome, Failure)],
             },
@@ -96,6 +96,11 @@ class ProfileFile:
             "collectives": collectives,
             "transfers": [self._transfer_row(one) for one in results if _is_timed(one, TransferShape)],
         }
+
+    def ranks(self) -> list[dict[str, Any]]:
+        """Return each process beside the others; see `compared_ranks`."""
+        places = self.header.facts.get("places", ())
+        return compared_ranks(self.journal.results.values(), places=places)
 
     def _row(self, result: Result) -> dict[str, Any]:
         timing = _timing(result)

@@ -11,7 +11,7 @@ import torch
 from planner.workload.operators import Collective, Phase
 from profiler.backend import CpuBackend
 from profiler.journal import OtherMachine, open_journal
-from profiler.measuring import Bench, Order, describe, failure_from, measure_all, run
+from profiler.measuring import Bench, Order, describe, failure_from, measure_all, run, slow_ranks
 from profiler.outcomes import Outcome, Overlapped
 from profiler.processes import Alone, Failure, GroupShape, PeerFailed, Place
 from profiler.profile_file import Header, ProfileFile
@@ -293,6 +293,15 @@ def test_run_that_gets_a_signal_leaves_all_that_it_had(tmp_path: Path) -> None:
     document = document_at(profile)
     assert [row["shape"]["m"] for row in document["kernels"]] == [4, 8]
     assert document["facts"]["complete"] is False
+
+
+def test_slow_processes_are_named() -> None:
+    ranks = [
+        {"rank": 0, "node": "a", "device": 0, "relative_time": 1.0, "is_slow": False},
+        {"rank": 1, "node": "a", "device": 1, "relative_time": 1.234, "is_slow": True},
+    ]
+
+    assert list(slow_ranks(ranks)) == ["rank 1 (device 1 of a) is slow: 1.23 times the middle one's time"]
 
 
 def test_transfers_and_their_rates_are_kept(tmp_path: Path) -> None:
