@@ -10,14 +10,14 @@ from planner.units import GIBIBYTE, Bytes
 class Footprint:
     """Copies of gradients, flat buffers and allocator overhead; the defaults are those of Megatron-core."""
 
-    upcasts_sharded_gradients: bool = False
-    """Whether an optimizer keeps an FP32 copy of those gradients of its shard that are held in fewer bytes.
+    upcast_gradient_bytes: float = 0
+    """Bytes per parameter of a shard's gradients in FP32, kept beside those that are held in fewer bytes.
 
     DeepSpeed's page on memory requirements counts it: 16 bytes per parameter of a shard beside 2 + 2 whole.
     """
-    shard_copy_bytes: int = 0
+    shard_copy_bytes: float = 0
     """Bytes per parameter of a shard that a sharded optimizer keeps beside its states."""
-    replica_bucket_bytes: int = 0
+    replica_bucket_bytes: float = 0
     """Bytes per parameter of the flat buckets that average gradients over replicas without sharding.
 
     DistributedDataParallel keeps them as wide as the parameter.
@@ -26,7 +26,7 @@ class Footprint:
     """Flat buffers of a fixed size that are allocated once and kept."""
     context_bytes: Bytes = 0.6 * GIBIBYTE
     """A CUDA context with the libraries' workspaces, as drivers report it on data-centre devices."""
-    further_groups: int = 0
+    further_groups: float = 0
     """Process groups with communicators of their own beside those of the mesh's axes."""
     fragmentation_fraction: float = 0.03
     """Reserved over allocated, less one, of tensors that come and go in a steady training loop."""

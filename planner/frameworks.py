@@ -11,7 +11,7 @@ from typing import Final
 
 from planner import framework_limits
 from planner.errors import UnknownName
-from planner.footprint import Footprint
+from planner.footprints import footprint_of
 from planner.framework import (
     FP32_BYTES,
     FULL_RECOMPUTE,
@@ -26,7 +26,6 @@ from planner.names import nearest_names
 from planner.parameters import pace_of
 from planner.releases import in_release
 from planner.strategy import ScheduleName, ZeroStage
-from planner.units import GIBIBYTE
 from planner.workload.keeping import EAGER, FUSED, Keeping
 
 _ALL_RECOMPUTE: Final = (NO_RECOMPUTE, SELECTIVE_RECOMPUTE, FULL_RECOMPUTE)
@@ -34,18 +33,6 @@ _WHOLE_LAYERS: Final = (NO_RECOMPUTE, FULL_RECOMPUTE)
 _WITHOUT_SHARDED_GRADIENTS: Final = (ZeroStage.NONE, ZeroStage.OPTIMIZER)
 _BEYOND_SCALED_FP8: Final = (Precision.FP8_BLOCK, Precision.MXFP8, Precision.NVFP4)
 """What needs more than one scale per tensor."""
-
-DEEPSPEED_BUCKET_ELEMENTS: Final = 500_000_000
-"""The default of reduce_bucket_size and of allgather_bucket_size."""
-DEEPSPEED_FOOTPRINT: Final = Footprint(
-    upcasts_sharded_gradients=True,
-    # Two buckets in turn for reductions and two for gathers, of two-byte elements.
-    buffer_bytes=4 * 2 * DEEPSPEED_BUCKET_ELEMENTS,
-    fragmentation_fraction=0.2,
-    # Of runs on 8 to 384 A100 and on GH200, whose precision and layers per stage are partly unknown.
-    state_error=0.05,
-    transient_error=0.15,
-)
 
 MEGATRON_CORE: Final = Framework(
     name="megatron-core",
@@ -83,8 +70,7 @@ MEGATRON_BRIDGE: Final = replace(
         for precision in Precision
         if precision.activation_bytes < FP32_BYTES
     },
-    # Nobody publishes the memory of its runs, and recipes differ in more than they say.
-    footprint=Footprint(state_error=0.02, transient_error=0.08),
+    footprint=footprint_of("megatron-bridge"),
     unfused_precisions=(),
     versions=("0.6",),
     version="0.6",
@@ -106,13 +92,7 @@ MEGATRON_DEEPSPEED: Final = replace(
     overlaps_parameter_gather=False,
     # BF16_Optimizer accumulates in FP32 beside the gradients of the passes.
     keeps_low_gradients=True,
-    footprint=replace(
-        DEEPSPEED_FOOTPRINT,
-        # Before CUDA 11.7 a context loaded every kernel of PyTorch and of the libraries at once.
-        context_bytes=1.7 * GIBIBYTE,
-        # The engine's own: world, model, and a pair with either neighbour in the pipeline.
-        further_groups=4,
-    ),
+    footprint=footprint_of("megatron-deepspeed"),
     limits=framework_limits.MEGATRON_DEEPSPEED,
     refused_precisions=_BEYOND_SCALED_FP8,
     versions=(),
@@ -142,8 +122,7 @@ PYTORCH: Final = Framework(
     keeps_whole_embedding_gradients=True,
     # A training loop that reads the logits keeps them, in two bytes, until backward is over.
     kept=replace(EAGER, logit_bytes=EAGER.logit_bytes + 2),
-    # Eager or compiled, and RMS norms fused or not: releases differ.
-    footprint=Footprint(fragmentation_fraction=0.06, state_error=0.02, transient_error=0.1),
+    footprint=footprint_of("pytorch"),
     limits=framework_limits.PYTORCH,
     versions=("2.13",),
     version="2.13",
@@ -184,7 +163,7 @@ DEEPSPEED: Final = replace(
     pipeline_zero_stages=_WITHOUT_SHARDED_GRADIENTS,
     context_parallel=False,
     default_zero_stage=ZeroStage.NONE,
-    footprint=replace(DEEPSPEED_FOOTPRINT, fragmentation_fraction=0.06),
+    footprint=footprint_of("deepspeed"),
     # Transformers hands the logits out in FP32, whose two gradients come on top.
     kept=replace(EAGER, logit_bytes=EAGER.logit_bytes + 4),
     # AutoTP splits the products of the layers alone.
@@ -221,15 +200,7 @@ NANOTRON: Final = replace(
     # flash-attention's rotary embedding takes keys and values in a tensor of their own.
     kept=Keeping(activation_outputs=True, key_value_copies=True, logit_bytes=4 + 4),
     keeps_narrow_inputs=False,
-    # Without sharding gradients are averaged by DistributedDataParallel.
-    # Of runs that differ in whether gathered inputs are kept, which they do not say.
-    footprint=Footprint(
-        replica_bucket_bytes=2,
-        # The FP32 gradients of a shard are reduced into a tensor of their own.
-        shard_copy_bytes=4,
-        state_error=0.03,
-        transient_error=0.14,
-    ),
+    footprint=footprint_of("nanotron"),
     scatters_transfers=False,
     overlaps_gradient_reduction=False,
     overlaps_parameter_gather=False,

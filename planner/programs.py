@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from planner.footprints import footprint_of
 from planner.framework import Framework
 from planner.frameworks import MEGATRON_BRIDGE, MEGATRON_CORE, MEGATRON_DEEPSPEED, framework_by_name
 from planner.parameters import pace_of
@@ -24,7 +25,9 @@ PROGRAMS: Final[Mapping[str, Framework]] = {
     # Recipes from this release on run experts' traffic beside computation, and fuse its permutations.
     "megatron-bridge-26.06": replace(MEGATRON_BRIDGE, pace=pace_of("megatron-bridge-26.06")),
     # BigScience's fork trained with CUDA_LAUNCH_BLOCKING=1 (chronicles of tr11-176B).
-    "bigscience": replace(MEGATRON_DEEPSPEED, pace=pace_of("bigscience")),
+    "bigscience": replace(
+        MEGATRON_DEEPSPEED, pace=pace_of("bigscience"), footprint=footprint_of("bigscience")
+    ),
     # Sailor's fork on Grace hosts, without Megatron's compiled softmax.
     "sailor": replace(MEGATRON_DEEPSPEED, pace=pace_of("sailor")),
 }

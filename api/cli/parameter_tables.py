@@ -7,9 +7,11 @@ import click
 
 from api.cli.accuracy_tables import percent
 from api.cli.tables import write_table
+from planner.footprints import FOOTPRINT_EFFECTS
 from planner.parameters import EFFECTS
 from planner.validation.ablation import Ablation
 
+ALL_EFFECTS = {**EFFECTS, **FOOTPRINT_EFFECTS}
 HEADERS = ("parameter", "value", "neutral", "unit", "rests on", "runs", "error", "error if neutral")
 
 
@@ -27,8 +29,8 @@ def parameters_document(worth: Sequence[Ablation]) -> list[dict[str, Any]]:
             "effect": one.parameter.effect,
             "value": one.parameter.value,
             "neutral": one.parameter.neutral,
-            "unit": EFFECTS[one.parameter.effect].unit,
-            "meaning": EFFECTS[one.parameter.effect].meaning,
+            "unit": ALL_EFFECTS[one.parameter.effect].unit,
+            "meaning": ALL_EFFECTS[one.parameter.effect].meaning,
             "rests_on": one.parameter.rests_on,
             "runs": one.runs,
             "median_abs_error": one.error,
@@ -44,7 +46,7 @@ def _line(one: Ablation) -> tuple[str, ...]:
         f"{parameter.program} {parameter.effect}",
         f"{parameter.value:g}",
         f"{parameter.neutral:g}",
-        EFFECTS[parameter.effect].unit,
+        ALL_EFFECTS[parameter.effect].unit,
         parameter.rests_on,
         f"{one.runs}",
         percent(one.error),

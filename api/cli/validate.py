@@ -11,8 +11,9 @@ from api.cli.accuracy_page import accuracy_page
 from api.cli.accuracy_tables import write_accuracy, write_worst
 from api.cli.outcome import problems_told, write_json
 from api.cli.parameter_tables import parameters_document, write_parameters
-from planner.validation.ablation import ablations
+from planner.validation.ablation import Ablation, ablations
 from planner.validation.folder import Files, evaluate_folder, read_folder, worst_outcomes
+from planner.validation.memory_ablation import memory_ablations
 from planner.validation.refit import left_out_files
 from planner.validation.report import validation_document
 from planner.validation.runs import timed_runs
@@ -48,7 +49,7 @@ def command(
     """Predict every published run of a folder and report the errors."""
     with problems_told(as_json=as_json):
         files = _evaluated(folder)
-        worth = list(ablations(timed_runs(chain(*files.values())))) if neutral else []
+        worth = _worth(files) if neutral else []
         files = left_out_files(files) if leave_out else files
         document = validation_document(files)
         if neutral:
@@ -63,6 +64,12 @@ def command(
         write_parameters(worth)
     if worst:
         write_worst(worst_outcomes(files, worst))
+
+
+def _worth(files: Files) -> list[Ablation]:
+    """Return what each parameter is worth, those of time first, then those of memory."""
+    outcomes = list(chain(*files.values()))
+    return [*ablations(timed_runs(outcomes)), *memory_ablations(outcomes)]
 
 
 def _evaluated(folder: Path) -> Files:

@@ -96,7 +96,7 @@ def framework_bytes(*, num_groups: int, footprint: Footprint = PLAIN) -> Bytes:
 def _gradient_copies(
     parameters: int, *, widths: StateWidths, sharding: Sharding, footprint: Footprint, replicas: int
 ) -> Bytes:
-    upcast = FP32_BYTES if footprint.upcasts_sharded_gradients and widths.gradient < FP32_BYTES else 0
+    upcast = footprint.upcast_gradient_bytes if widths.gradient < FP32_BYTES else 0
     is_averaged_whole = replicas > 1 and sharding.optimizer == 1
     buckets = footprint.replica_bucket_bytes * parameters if is_averaged_whole else 0
     copies = upcast + (footprint.shard_copy_bytes if sharding.optimizer > 1 else 0)

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from planner.footprints import FootprintParameter
 from planner.parameters import PARAMETERS, Parameter
 from planner.validation.evaluation import Evaluator
 from planner.validation.runs import Floats, TimedRun, log_errors, sampled
@@ -20,7 +21,7 @@ WIDTH: Final = "spread"
 class Ablation:
     """Median absolute relative error of the runs that a parameter decides, and without it."""
 
-    parameter: Parameter
+    parameter: Parameter | FootprintParameter
     runs: int
     error: float
     neutral_error: float

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from planner.cost.model import CostModel
 from planner.errors import InvalidRequest, MissingMeasurements
 from planner.expansion import expand_short_plan
+from planner.footprints import FOOTPRINTS, FootprintParameter, footprint_of
 from planner.framework import Framework
 from planner.job import Job
 from planner.legality import Setting, layout_violations
@@ -38,6 +39,7 @@ class Evaluator:
     """Predicts rows; cost models are kept, so that rows of equal jobs price each layer once."""
 
     parameters: tuple[Parameter, ...] = PARAMETERS
+    footprints: tuple[FootprintParameter, ...] = FOOTPRINTS
     like: "Evaluator | None" = None
     """Another evaluator, whose kernels and links are shared."""
     _models: dict[object, CostModel] = field(default_factory=dict)
@@ -82,10 +84,14 @@ class Evaluator:
         return predict(play(self.model(request, setting), fixed.layout, fixed.assignment))
 
     def _traits(self, job: Job) -> Framework:
-        """Return the traits of a job's program, at the pace that the evaluator's parameters give it."""
+        """Return the traits of a job's program, with the pace and the footprint that parameters give it."""
         traits = traits_of(job.framework, job.framework_version)
         program = program_of(job.framework, job.framework_version)
-        return replace(traits, pace=pace_of(program, self.parameters))
+        return replace(
+            traits,
+            pace=pace_of(program, self.parameters),
+            footprint=footprint_of(program, self.footprints),
+        )
 
     def model(self, request: PlanRequest, setting: Setting) -> CostModel:
         """Return the costs of a setting; jobs that differ in their global batch alone share them."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from planner.validation.evaluation import Evaluator, Outcome
 from planner.validation.requests import Question
 
 Floats = NDArray[np.float64]
+Run = TypeVar("Run")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +49,7 @@ def timed_runs(outcomes: Iterable[Outcome]) -> list[TimedRun]:
     ]
 
 
-def sampled(runs: Sequence[TimedRun], most: int) -> list[TimedRun]:
+def sampled(runs: Sequence[Run], most: int) -> list[Run]:
     """Return at most so many runs, spread evenly over all."""
     return list(runs[:: max(ceil(len(runs) / most), 1)])
 
