@@ -15,6 +15,9 @@ Examples:
   meshplan plan --model llama-3-70b --cluster h100-sxm:64 --global-batch 1024 --sequence 8192
   meshplan plan --model llama-2-7b --cluster a100-sxm-40gb:8 --global-batch 8 --sequence 2048 --forbid offload
   meshplan plan --model config.json --cluster local:2 --global-batch 8 --sequence 256 --precision fp32
+  meshplan plan --model vit-h-14 --cluster a100-sxm-80gb:8 --global-batch 1024 --images 1
+  meshplan plan --model llama-2-7b --cluster l40s:1 --global-batch 16 --sequence 2048 --framework pytorch \\
+      --job trainable='{"kind": "lora", "rank": 16, "base_dtype": "nf4"}'
   meshplan plan REQUEST.json --fix tensor_parallel=8 --bound pipeline_parallel=1..8 --json
   cat REQUEST.json | meshplan plan - --time-limit 5
 

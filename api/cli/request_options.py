@@ -27,10 +27,25 @@ SHARED_OPTIONS: Final = (
     ),
     click.option("--global-batch", type=int, metavar="N", help="Samples per step, over all devices."),
     click.option("--sequence", type=int, metavar="N", help="Tokens of one sample."),
+    click.option(
+        "--decoder-sequence",
+        type=int,
+        metavar="N",
+        help="Tokens of the decoder's side of an encoder-decoder.",
+    ),
+    click.option("--images", type=int, metavar="N", help="Images of one sample."),
     click.option("--framework", metavar="NAME", help="Training framework, or any. [default: megatron-core]"),
     click.option("--precision", metavar="NAME", help="bf16, fp16, fp32, … [default: bf16]"),
-    click.option("--optimizer", metavar="NAME", help="adamw, adam, sgd. [default: adamw]"),
+    click.option(
+        "--optimizer", metavar="NAME", help="adamw, adamw_8bit, lion, muon, adafactor, … [default: adamw]"
+    ),
     click.option("--attention", metavar="NAME", help="flash or unfused. [default: as the framework does]"),
+    click.option(
+        "--job",
+        multiple=True,
+        metavar="WORD=VALUE",
+        help='Any other field of the job: optimizer_state_dtype=bf16, trainable=\'{"kind": "lora"}\'.',
+    ),
     click.option(
         "--memory-fraction", type=float, metavar="X", help="Safe share of the memory. [default: 0.94]"
     ),
@@ -43,6 +58,8 @@ PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "num_layers": ("model", "num_layers"),
     "global_batch": ("job", "global_batch_size"),
     "sequence": ("job", "sequence_length"),
+    "decoder_sequence": ("job", "decoder_sequence_length"),
+    "images": ("job", "images_per_sample"),
     "framework": ("job", "framework"),
     "precision": ("job", "precision"),
     "optimizer": ("job", "optimizer"),
@@ -73,6 +90,8 @@ def request_document(path: str | None, options: Mapping[str, Any]) -> Any:  # no
     for option, place in PLACES.items():
         if options.get(option) is not None:
             _put(document, place, options[option])
+    for word, value in pairs("--job", options.get("job") or ()).items():
+        _put(document, ("job", word), value)
     if options.get("profiles"):
         document["profiles"] = list(options["profiles"])
     return document

@@ -42,6 +42,33 @@ def test_a_file_standard_input_and_the_short_form_say_the_same(meshplan: Command
     assert plans[0] == plans[1] == plans[2]
 
 
+def test_any_field_of_the_job_can_be_said(meshplan: Command) -> None:
+    adapters = '{"kind": "lora", "rank": 8}'
+    ended = meshplan("plan", *SHORT, "--job", f"trainable={adapters}", "--job", "loss=dpo", "--json")
+    assert ended.code == 0
+    job = ended.document["request"]["job"]
+    assert (job["trainable"]["rank"], job["loss"]) == (8, "dpo")
+
+
+def test_images_need_no_sequence(meshplan: Command) -> None:
+    ended = meshplan(
+        "plan",
+        "--model",
+        "vit-b-16",
+        "--cluster",
+        "h100-sxm:2",
+        "--global-batch",
+        "64",
+        "--images",
+        "2",
+        "--json",
+    )
+    assert ended.code == 0
+    assert ended.document["request"]["job"]["images_per_sample"] == 2
+    assert ended.document["prediction"]["tokens_per_second"] is None
+    assert ended.document["prediction"]["samples_per_second"] > 0
+
+
 def test_options_are_laid_over_the_file(meshplan: Command) -> None:
     ended = meshplan(
         "plan",
