@@ -81,7 +81,7 @@ class Parameter:
     @property
     def is_fitted(self) -> bool:
         """Whether runs showed it."""
-        return self.rests_on != GUESS
+        return self.rests_on not in {GUESS, BLOCKING}
 
     @property
     def neutral(self) -> float:
@@ -115,6 +115,7 @@ EAGER: Final = frozenset({"composer", "nanotron", "sailor"})
 """Programs that launch a kernel for each operation; the others fuse them."""
 
 GUESS: Final = "a stated guess, as no run shows it apart"
+BLOCKING: Final = "its launch scripts, which set CUDA_LAUNCH_BLOCKING=1"
 KORTHIKANTI: Final = "175B, 530B and 1T runs on A100 of Korthikanti et al. (2022), table 5"
 VTRAIN: Final = "vTrain's published steps of Megatron-DeepSpeed on 8 to 512 A100"
 BIGSCIENCE: Final = "BigScience's sweeps of 176B to 206B on 384 A100 (chronicles of tr11)"
@@ -154,8 +155,9 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
         products=1.1,
         tensor_parallel=3.0,
         data_parallel=2.5,
-        serial_host_fraction=1.0,
+        spread=0.86,
     ),
+    *_of("bigscience", BLOCKING, serial_host_fraction=1.0),
     *_of("sailor", SAILOR, launch_seconds=9e-5, memory_passes=3.4, unfused_attention=1.75, spread=0.4),
     *_of("pytorch", GUESS, launch_seconds=8e-6, pass_seconds=1e-3, step_seconds=4e-3),
     *_of("deepspeed", GUESS, launch_seconds=1e-5),
