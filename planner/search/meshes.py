@@ -285,13 +285,22 @@ def dimensions(space: Space) -> dict[str, str]:
     if words["num_micro_batches"] == "searched":
         words["num_micro_batches"] = f"searched, steps of up to {MOST_PASSES} passes"
     words["layers_per_stage"] = _layer_words(space.setting.framework)
-    words["layers_per_virtual_stage"] = "not searched: a stage's layers spread evenly over its chunks"
+    words["layers_per_virtual_stage"] = _chunk_words(space.setting)
+    words["ends_of_the_chain"] = "not searched: on the first and the last stage"
     if not space.setting.splits_over("expert_parallel"):
         words |= dict.fromkeys(EXPERT_AXES, "fixed by the model: it has no experts")
     for word in ("rank_order", "interleave_group_size", "shard_group"):
         words[word] = "not searched: the default"
     words["offload"] = "forbidden by user" if "offload" in space.constraints.forbid else "not searched: none"
     return words | _fixed_by_framework(space, words)
+
+
+def _chunk_words(setting: Setting) -> str:
+    if len(setting.body.classes) == 1:
+        return "not searched: a stage's layers spread evenly over its chunks"
+    return (
+        "not searched: chunks of nearly as many layers each, those recomputed that free most bytes per second"
+    )
 
 
 def _layer_words(framework: Framework) -> str:
