@@ -26,7 +26,7 @@ FIRST_ROUND: Final = 32
 LADDER_SHARE: Final = 0.4
 """Of the time, what finding out about an unknown machine may take."""
 
-Store = Callable[[dict[str, Any]], None]
+Store = Callable[[dict[str, Any]], object]
 """Keeps a profile document, so that the next plan is made from it."""
 
 

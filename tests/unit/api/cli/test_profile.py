@@ -1,17 +1,22 @@
 """Measuring, without a measuring machine: what is asked of the profiler, and the jobs that are written."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate  # type: ignore[import-untyped]  # it has no types
 import pytest
 
-from api.cli.profile_for import Session, measure_for
+from api.cli.profile_for import SETTLED, Session, measure_for
 from api.cli.profiler_process import ProfilerRun, usual_output
+from api.cli.profiles import keep_profile
+from api.jobs.answering import resolve
 from api.schemas.request import PlanRequestDocument
 from api.workspace import Workspace
+from planner.wanted_shapes import measured_in, wanted_shapes
 from tests.unit.api.cli.commands import Command
+from tests.unit.api.machines import FLOPS_PER_SECOND, machine_profile
 
 SERVICE = "http://planner:8000"
 REQUEST = {
@@ -175,6 +180,52 @@ def test_measuring_for_a_request_ends_when_its_prediction_has_settled(
     shares = [row["influence"] for row in kept[0]["kernels"]]
     assert shares == sorted(shares, reverse=True)
     assert len(kept[0]["kernels"]) + len(kept[0]["collectives"]) == 32
+
+
+class SmallMachine(ProfilerRun):
+    """A machine with round rates: first its ladder, then whatever it is asked for."""
+
+    def of_shapes(self, request: Path, *, seconds_limit: float | None) -> "SmallMachine":
+        del seconds_limit
+        return SmallMachine(output=self.output, request=request)
+
+    def start(self) -> dict[str, Any]:
+        document = json.loads(self.output.read_text()) if self.output.exists() else machine_profile()
+        asked = json.loads(self.request.read_text()) if self.request else {}
+        for name in ("kernels", "collectives"):
+            document[name] += [self.measured(row) for row in asked.get(name, ())]
+        self.output.write_text(json.dumps(document))
+        return document
+
+    def measured(self, row: dict[str, Any]) -> dict[str, Any]:
+        work = math.prod(row.get("shape", {"bytes": row.get("payload_bytes")}).values())
+        kept = {key: value for key, value in row.items() if key != "influence"}
+        return {**kept, "seconds": 1e-6 + work / FLOPS_PER_SECOND}
+
+
+def test_machine_that_nobody_knows_is_measured_before_it_is_planned_for(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    session = Session(
+        request=PlanRequestDocument.model_validate(
+            {
+                **REQUEST,
+                "cluster": {"preset": "local", "num_devices": 2},
+                "job": {"global_batch_size": 8, "sequence_length": 128, "precision": "fp32"},
+            }
+        ),
+        run=SmallMachine(output=tmp_path / "profile.json"),
+        workspace=workspace,
+        store=lambda document: keep_profile(document, workspace=workspace),
+        deadline=None,
+    )
+    document = measure_for(session)
+
+    assert document["kernels"][:3] == machine_profile()["kernels"]
+    measured = {row["operator"] for row in document["kernels"][3:]}
+    assert {"matrix_product", "attention"} <= measured
+    wanted = wanted_shapes(resolve(session.request, library=workspace.library).request)
+    assert wanted.uncertainty(without=measured_in(document)) <= SETTLED
 
 
 def test_measuring_for_a_request_ends_when_time_is_up(workspace: Workspace, tmp_path: Path) -> None:
