@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil, gcd
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 from planner.cluster import NodeGroup
 from planner.cost.collective import CollectiveCosts
@@ -141,6 +141,7 @@ class CostModel:
     )
     _axes: dict[Layer, tuple[str, ...]] = field(default_factory=dict, init=False)
     _floors: dict[tuple[int, ...], "_Floor"] = field(default_factory=dict, init=False)
+    _runs: dict[tuple[object, ...], "_Run"] = field(default_factory=dict, init=False)
     _parts: dict[tuple[object, ...], PartCost] = field(default_factory=dict, init=False)
     _held: dict[tuple[object, ...], Holdings] = field(default_factory=dict, init=False)
     _grounds: dict[tuple[Mesh, int], Ground] = field(default_factory=dict, init=False)
@@ -387,10 +388,8 @@ class CostModel:
         tied = ground.tied_parameters.get(name, 0)
         key = (name, recompute, tied, replicas.key, ground.cut_key)
         if key not in self._parts:
-            clock = self._clock(ground.links)
-            layers = [clock.cost(passes, recompute) for passes in ground.members[name]]
             held = self._held_by(name, ground, tied=tied)
-            part = self._sum_of_layers(layers, replicas, held=held)
+            part = self._shared_part(self._run(name, recompute, ground), replicas, held=held)
             whole = self._whole_gradients(name, ground.cut, replicas.dense.sharding)
             self._parts[key] = replace(part, states=part.states + whole)
         return self._parts[key]
@@ -412,12 +411,17 @@ class CostModel:
             self._held[key] = sum(own, Holdings(dense=self._tied_holding(tied)))
         return self._held[key]
 
-    def _sum_of_layers(
-        self, layers: Sequence[LayerCost], replicas: "_Replicas", *, held: Holdings
-    ) -> PartCost:
-        """Return layers that run one after the other, and hold so much."""
-        forward = total(layer.forward for layer in layers)
-        backward = total(layer.backward for layer in layers)
+    def _run(self, name: Member, recompute: Recompute, ground: Ground) -> "_Run":
+        """Return layers that run one after the other, however their replicas are kept equal."""
+        key = (name, recompute, ground.cut_key)
+        if key not in self._runs:
+            clock = self._clock(ground.links)
+            self._runs[key] = _Run.of([clock.cost(passes, recompute) for passes in ground.members[name]])
+        return self._runs[key]
+
+    def _shared_part(self, run: "_Run", replicas: "_Replicas", *, held: Holdings) -> PartCost:
+        """Return layers that run so, and hold so much, with what their replicas exchange."""
+        forward, backward = run.forward, run.backward
         shares = [
             (holding, holding.parameters / held.parameters, share)
             for holding, share in ((held.dense, replicas.dense), (held.experts, replicas.experts))
@@ -435,9 +439,9 @@ class CostModel:
         return PartCost(
             forward=total((forward, *in_forward)),
             backward=total((backward, *in_backward)),
-            saved_bytes=sum(layer.saved_bytes for layer in layers),
-            working_bytes=max((layer.working_bytes for layer in layers), default=0.0),
-            logits_bytes=sum(layer.logits_bytes for layer in layers),
+            saved_bytes=run.saved_bytes,
+            working_bytes=run.working_bytes,
+            logits_bytes=run.logits_bytes,
             gathered_bytes=sum(self.states.gathered_bytes(holding) for holding, _, _ in shares),
             trained_parameters=held.dense.trained.parameters + held.experts.trained.parameters,
             states=sum(
@@ -509,6 +513,27 @@ class CostModel:
             return NOTHING
         seconds = self.setting.framework.pace.pass_seconds
         return constant(seconds, cause=Cause.PIPELINE, relative_error=HOST_ERROR)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Run:
+    """Layers that run one after the other: time and bytes of one micro-batch."""
+
+    forward: Tally
+    backward: Tally
+    saved_bytes: Bytes
+    working_bytes: Bytes
+    logits_bytes: Bytes
+
+    @classmethod
+    def of(cls, layers: Sequence[LayerCost]) -> Self:
+        return cls(
+            forward=total(layer.forward for layer in layers),
+            backward=total(layer.backward for layer in layers),
+            saved_bytes=sum(layer.saved_bytes for layer in layers),
+            working_bytes=max((layer.working_bytes for layer in layers), default=0.0),
+            logits_bytes=sum(layer.logits_bytes for layer in layers),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
