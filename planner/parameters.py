@@ -37,6 +37,9 @@ EFFECTS: Final[Mapping[str, Effect]] = MappingProxyType(
         "unfused_attention": Effect(
             unit=PACE, meaning="passes of an unfused attention core, on top of all passes: casts and masks"
         ),
+        "misaligned_attention": Effect(
+            unit=PACE, meaning="products of an unfused core whose heads are no multiple of 16 bytes wide"
+        ),
         "tensor_parallel": Effect(
             unit=PACE,
             meaning="visible tensor-parallel collectives: overlap hides them, waiting lengthens them",
@@ -137,6 +140,7 @@ def _of(program: str, rests_on: str, **values: float) -> Iterator[Parameter]:
 PARAMETERS: Final[tuple[Parameter, ...]] = (
     *_of("megatron-core", GUESS, launch_seconds=6e-6, step_seconds=4e-3),
     *_of("megatron-core", KORTHIKANTI, pass_seconds=1e-3),
+    *_of("megatron-core", BIGSCIENCE, misaligned_attention=10.0),
     *_of("megatron-lm", KORTHIKANTI, spread=0.6),
     *_of("megatron-lm-te", SIMUMAX, tensor_parallel=1.6, spread=1.0),
     *_of("megatron-bridge", DGXC, products=1.05, tensor_parallel=0.5, pass_seconds=0.0),

@@ -54,6 +54,10 @@ Without it the peaks of truncated Llama models on B200 come out short by 1.7 GiB
 """
 
 
+ALIGNED_ELEMENTS: Final = 8
+"""Elements of two bytes in the 16 bytes that tensor cores load at once."""
+
+
 class KernelClock(Protocol):
     """Times kernels on one device."""
 
@@ -178,7 +182,9 @@ class LayerClock:
         return [booked(estimate, cause=Cause.COMPUTE, family=family)]
 
     def _product(self, op: MatrixProduct, phase: Phase) -> Estimate:
-        return self.kernels.matrix_product(op, phase=phase).scaled(self.framework.pace.products)
+        paces = self.framework.pace
+        pace = paces.products if not _is_misaligned(op) else paces.products * paces.misaligned_attention
+        return self.kernels.matrix_product(op, phase=phase).scaled(pace)
 
     def _memory_pass(self, op: MemoryPass, phase: Phase) -> Estimate:
         paces = self.framework.pace
@@ -281,6 +287,14 @@ def _modules(recompute: Recompute) -> frozenset[Module]:
             return frozenset(Module(name) for name in recompute.modules)
         case RecomputeMode.FULL:
             return WHOLE_LAYER
+
+
+def _is_misaligned(op: MatrixProduct) -> bool:
+    """Tell whether tensor cores do not take the rows of a core's operands, of two bytes each, as they lie.
+
+    Only products of activations: weights are padded where it matters.
+    """
+    return not op.has_weights and any(dim % ALIGNED_ELEMENTS for dim in (op.columns, op.inner))
 
 
 def _partners(

@@ -15,7 +15,7 @@ from planner.validation.runs import Floats, TimedRun, log_errors, sampled, timed
 MOST_RUNS: Final = 40
 """Runs of one source that a program's parameters are fitted on."""
 ROUNDS: Final = 3
-TRUST: Final = 1.0
+TRUST: Final = 0.3
 """Weight of staying with other programs' values: it decides what runs hardly tell."""
 LEAST_ERROR: Final = 0.01
 """Errors count by their size, not its square, but for those below this."""

@@ -104,3 +104,12 @@ def test_a_slow_host_is_hidden_behind_kernels_unless_every_launch_waits() -> Non
 def test_launches_that_take_longer_on_a_mesh_are_a_floor() -> None:
     kernels = seconds(DECODER, cut=ALONE)
     assert seconds(DECODER, cut=ALONE, added_launch_seconds=2.0) == pytest.approx(2 * kernels)
+
+
+def test_heads_of_an_odd_width_are_slow_in_an_unfused_core_alone() -> None:
+    slow = ProgramPace(misaligned_attention=10.0)
+    odd = replace(DECODER, hidden=4 * 18, head_dim=18)
+    assert seconds(odd, pace=slow) > seconds(odd)
+    assert seconds(DECODER, pace=slow) == seconds(DECODER)
+    fused = replace(CUT, attention=AttentionKind.FLASH)
+    assert seconds(odd, pace=slow, cut=fused) == seconds(odd, cut=fused)
