@@ -17,6 +17,7 @@ from planner.validation.software import Software, job_of, software_of
 from planner.workload.body import body_of
 from planner.workload.operators import Module
 
+EXPERT_TENSOR: Final = re.compile(r"\bETP=(\d+)")
 END_LAYERS: Final = 2
 """Embedding and head, which frameworks count as a layer each where the split then comes out even."""
 
@@ -87,7 +88,14 @@ def plan_of(reader: Reader, software: Software, request: PlanRequest) -> ShortPl
         and reader.flag("seq_parallel", default=software.default_sequence_parallel),
         recompute=_recompute(reader),
         layers_per_stage=_uneven_layers(reader, software, request, chunks=pipeline * virtual_stages),
+        extra=_expert_tensor_parallel(reader),
     )
+
+
+def _expert_tensor_parallel(reader: Reader) -> dict[str, int]:
+    """Return how many ranks share an expert, which has no column, where the notes say so."""
+    said = EXPERT_TENSOR.search(reader.row.text("notes"))
+    return {"expert_tensor_parallel": int(said.group(1))} if said else {}
 
 
 def _refuse_unpriced(row: Row) -> None:

@@ -128,3 +128,8 @@ def test_modules_to_recompute_are_read_by_megatrons_words() -> None:
 
 def test_experts_are_spread_as_the_row_says() -> None:
     assert question_of(row(ep="4")).plan.expert_parallel == 4
+
+
+def test_notes_say_how_many_ranks_share_an_expert() -> None:
+    assert question_of(row(notes="published aggregate; ETP=4")).plan.extra == {"expert_tensor_parallel": 4}
+    assert question_of(row()).plan.extra == {}
