@@ -57,7 +57,9 @@ def test_a_trillion_parameters_over_1024_ranks_take_16_gigabytes() -> None:
         ("nanotron", Precision.BF16, 2 + (4 + 2) + 12),
     ],
 )
-def test_bytes_per_parameter_of_adam(framework: str, precision: Precision, bytes_per_parameter: float) -> None:
+def test_bytes_per_parameter_of_adam(
+    framework: str, precision: Precision, bytes_per_parameter: float
+) -> None:
     widths = FRAMEWORKS[framework].widths(precision, moment_values=2)
     assert widths.parameter + widths.held_gradient + widths.optimizer == bytes_per_parameter
 
