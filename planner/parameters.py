@@ -108,6 +108,8 @@ BASES: Final[Mapping[str, str]] = MappingProxyType(
         "megatron-lm": "megatron-core",
         "megatron-lm-te": "megatron-lm",
         "nanotron": "megatron-core",
+        "nemo": "megatron-bridge",
+        "nemo-24": "nemo",
         "sailor": "megatron-deepspeed",
         "torchtitan": "pytorch",
     }
@@ -126,6 +128,7 @@ SAILOR: Final = "Sailor's published steps on 8 to 256 GH200"
 NANOTRON: Final = "nanotron's sweep of 1B to 80B on 8 to 64 H100 (Ultra-Scale Playbook)"
 FOUNDRY: Final = "llm-foundry's tables of MPT 125M to 70B on A100 and H100"
 DGXC: Final = "NVIDIA's DGX Cloud recipes 25.04 and 25.05 on 8 to 2048 H100 and GB200"
+NEMO_24: Final = "NVIDIA's performance tables of NeMo 24.03 and 24.07 in fp8 on 8 to 512 H100"
 BRIDGE: Final = "Megatron Bridge's performance tables, releases 25.09 to 26.04"
 BRIDGE_26_06: Final = "Megatron Bridge's performance tables, releases 26.06 to 26.08"
 SIMUMAX: Final = "SimuMax's truncated Llama and DeepSeek models on 8 B200"
@@ -142,9 +145,11 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
     *_of("megatron-core", KORTHIKANTI, pass_seconds=1e-3),
     *_of("megatron-core", BIGSCIENCE, misaligned_attention=10.0),
     *_of("megatron-lm", KORTHIKANTI, spread=0.6),
-    *_of("megatron-lm-te", SIMUMAX, tensor_parallel=1.6, spread=1.0),
+    *_of("megatron-lm-te", SIMUMAX, tensor_parallel=1.6, expert_parallel=2.2),
     *_of("megatron-bridge", DGXC, products=1.05, tensor_parallel=0.5, pass_seconds=0.0),
     *_of("megatron-bridge", BRIDGE, expert_parallel=0.6),
+    *_of("nemo", DGXC, expert_parallel=1.5, spread=0.8),
+    *_of("nemo-24", NEMO_24, spread=1.2),
     *_of(
         "megatron-bridge-26.06",
         BRIDGE_26_06,
@@ -159,7 +164,7 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
         products=1.1,
         tensor_parallel=3.0,
         data_parallel=2.5,
-        spread=0.86,
+        spread=0.8,
     ),
     *_of("bigscience", BLOCKING, serial_host_fraction=1.0),
     *_of("sailor", SAILOR, launch_seconds=9e-5, memory_passes=3.4, unfused_attention=1.75, spread=0.4),

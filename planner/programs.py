@@ -24,6 +24,9 @@ PROGRAMS: Final[Mapping[str, Framework]] = {
     ),
     # Recipes from this release on run experts' traffic beside computation, and fuse its permutations.
     "megatron-bridge-26.06": replace(MEGATRON_BRIDGE, pace=pace_of("megatron-bridge-26.06")),
+    # The recipes of NeMo before Megatron Bridge: experts' traffic waits for nothing and hides behind nothing.
+    "nemo": replace(MEGATRON_BRIDGE, pace=pace_of("nemo")),
+    "nemo-24": replace(MEGATRON_BRIDGE, pace=pace_of("nemo-24")),
     # BigScience's fork trained with CUDA_LAUNCH_BLOCKING=1 (chronicles of tr11-176B).
     "bigscience": replace(
         MEGATRON_DEEPSPEED, pace=pace_of("bigscience"), footprint=footprint_of("bigscience")

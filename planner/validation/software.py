@@ -57,7 +57,9 @@ SOFTWARE: Final[Mapping[str, Software]] = {
     "megatron-bridge": Software(
         framework="megatron-bridge", zero_stage=1, sequence_parallel=True, interleaves=True
     ),
-    "nemo": Software(framework="megatron-bridge", zero_stage=1, sequence_parallel=True, interleaves=True),
+    "nemo": Software(
+        framework="megatron-bridge", program="nemo", zero_stage=1, sequence_parallel=True, interleaves=True
+    ),
     "primus": Software(framework="megatron-core", zero_stage=1),
     # In Megatron-LM itself --use-distributed-optimizer and --sequence-parallel are off.
     "megatron": Software(
@@ -86,6 +88,7 @@ The one place that says as which framework a program is priced.
 PROGRAM_HINTS: Final = (
     ("megatron-core", "framework", re.compile(r"\bte \d"), "megatron-lm-te"),
     ("megatron-bridge", "framework", re.compile(r" 26\.0[6-9]| 26\.1"), "megatron-bridge-26.06"),
+    ("megatron-bridge", "framework", re.compile(r"nemo 2[34]\."), "nemo-24"),
     ("megatron-deepspeed", "framework", re.compile(r"\(sailor\)"), "sailor"),
     # The cluster that BigScience trained its models on.
     ("megatron-deepspeed", "inter_link", re.compile(r"jean zay"), "bigscience"),
