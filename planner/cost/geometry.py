@@ -1,6 +1,7 @@
 """Where the ranks of each mesh axis sit: how far apart in the numbering of devices."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from planner.strategy import Mesh
@@ -9,6 +10,7 @@ EXPERT_AXES: Final = ("expert_parallel", "expert_tensor_parallel")
 """Axes that only experts have; they are numbered in an order of their own."""
 
 
+@lru_cache(maxsize=1 << 14)
 def axis_stride(mesh: Mesh, axis: str) -> int:
     """Return how many device numbers lie between neighbours of an axis under its rank order."""
     if axis in EXPERT_AXES:

@@ -96,10 +96,12 @@ No published measurement of it is at hand: a stated guess, to be fitted on runs 
 
 def total(tallies: Iterable[Tally]) -> Tally:
     """Return the sum of amounts; errors within a family add up, as kernels of a kind err together."""
-    causes: dict[Cause, Seconds] = {}
-    provenance: dict[Provenance, Seconds] = {}
-    errors: dict[Family, Seconds] = {}
-    for tally in tallies:
+    parts = [tally for tally in tallies if tally.causes]
+    if len(parts) < 2:  # noqa: PLR2004 - one amount is its own sum
+        return parts[0] if parts else NOTHING
+    first = parts[0]
+    causes, provenance, errors = dict(first.causes), dict(first.provenance), dict(first.error_seconds)
+    for tally in parts[1:]:
         for cause, seconds in tally.causes.items():
             causes[cause] = causes.get(cause, 0.0) + seconds
         for origin, seconds in tally.provenance.items():
