@@ -126,11 +126,6 @@ class Framework:
     """Whether gradients in the precision of compute stay beside the accumulated ones."""
     kept: Keeping = FUSED
     """What its kernels keep for backward beside the least."""
-    caches_narrow_weights: bool = False
-    """Whether operands of eight bits and fewer stay beside the weights, one for either direction.
-
-    Transformer Engine casts weights once a step; recipes that gather them cast keep no others.
-    """
     keeps_narrow_inputs: bool = False
     """Whether products of eight-bit and narrower operands keep their inputs as they read them."""
     footprint: Footprint = PLAIN
@@ -183,9 +178,8 @@ class Framework:
         if asked.gradient is not None:
             gradient = asked.gradient.stored_bytes
         moment = own if asked.moments is None else asked.moments.stored_bytes
-        copies = 2 * NARROW_BYTES.get(precision, 0.0) if self.caches_narrow_weights else 0
         return StateWidths(
-            parameter=parameter + copies,
+            parameter=parameter,
             compute=compute,
             gradient=gradient,
             held_gradient=gradient + (compute if self.keeps_low_gradients and compute < gradient else 0),

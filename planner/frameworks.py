@@ -54,7 +54,6 @@ MEGATRON_CORE: Final = Framework(
     unfused_precisions=(Precision.FP16,),
     scatters_transfers=True,
     keeps_narrow_inputs=True,
-    caches_narrow_weights=True,
     limits=framework_limits.MEGATRON,
     versions=("0.9", "0.10", "0.11", "0.12", "0.13", "0.14", "0.15", "0.16", "0.17", "0.18", "0.19"),
     version="0.19",
@@ -65,8 +64,6 @@ MEGATRON_BRIDGE: Final = replace(
     name="megatron-bridge",
     pace=pace_of("megatron-bridge"),
     description="Megatron Bridge: recipes over Megatron-core",
-    # Its recipes in FP8 gather the weights as they are read (fp8_param_gather).
-    caches_narrow_weights=False,
     # Its recipes for performance set grad_reduce_in_fp32 to False.
     gradient_bytes={
         precision: precision.activation_bytes
@@ -203,7 +200,6 @@ NANOTRON: Final = replace(
     # flash-attention's rotary embedding takes keys and values in a tensor of their own.
     kept=Keeping(activation_outputs=True, key_value_copies=True, logit_bytes=4 + 4),
     keeps_narrow_inputs=False,
-    caches_narrow_weights=False,
     footprint=footprint_of("nanotron"),
     scatters_transfers=False,
     overlaps_gradient_reduction=False,
