@@ -175,7 +175,6 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
         "nanotron",
         NANOTRON,
         products=1.1,
-        attention_ampere=1.7,
         attention_hopper=1.7,
         memory_passes=3.4,
         data_parallel=2.7,

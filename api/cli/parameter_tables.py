@@ -12,7 +12,9 @@ from planner.parameters import EFFECTS
 from planner.validation.ablation import Ablation
 
 ALL_EFFECTS = {**EFFECTS, **FOOTPRINT_EFFECTS}
-HEADERS = ("parameter", "value", "neutral", "unit", "rests on", "runs", "error", "error if neutral")
+HEADERS = (
+    "parameter", "value", "neutral", "unit", "rests on", "runs", "error", "p90", "if neutral", "p90"
+)  # fmt: skip
 
 
 def write_parameters(worth: Sequence[Ablation]) -> None:
@@ -22,7 +24,7 @@ def write_parameters(worth: Sequence[Ablation]) -> None:
 
 
 def parameters_document(worth: Sequence[Ablation]) -> list[dict[str, Any]]:
-    """Return the same as plain data; errors are medians of absolute relative errors."""
+    """Return the same as plain data; errors are absolute relative errors."""
     return [
         {
             "program": one.parameter.program,
@@ -33,8 +35,10 @@ def parameters_document(worth: Sequence[Ablation]) -> list[dict[str, Any]]:
             "meaning": ALL_EFFECTS[one.parameter.effect].meaning,
             "rests_on": one.parameter.rests_on,
             "runs": one.runs,
-            "median_abs_error": one.error,
-            "neutral_median_abs_error": one.neutral_error,
+            "median_abs_error": one.error.median,
+            "p90_abs_error": one.error.p90,
+            "neutral_median_abs_error": one.neutral.median,
+            "neutral_p90_abs_error": one.neutral.p90,
         }
         for one in worth
     ]
@@ -49,6 +53,8 @@ def _line(one: Ablation) -> tuple[str, ...]:
         ALL_EFFECTS[parameter.effect].unit,
         parameter.rests_on,
         f"{one.runs}",
-        percent(one.error),
-        percent(one.neutral_error),
+        percent(one.error.median),
+        percent(one.error.p90),
+        percent(one.neutral.median),
+        percent(one.neutral.p90),
     )

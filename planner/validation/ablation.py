@@ -9,6 +9,7 @@ import numpy as np
 from planner.footprints import FootprintParameter
 from planner.parameters import PARAMETERS, Parameter
 from planner.validation.evaluation import Evaluator
+from planner.validation.metrics import HIGH_QUANTILE
 from planner.validation.runs import Floats, TimedRun, log_errors, sampled
 
 MOST_RUNS: Final = 120
@@ -19,12 +20,25 @@ WIDTH: Final = "spread"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ablation:
-    """Median absolute relative error of the runs that a parameter decides, and without it."""
+    """Absolute relative errors of the runs that a parameter decides, with it and without it."""
 
     parameter: Parameter | FootprintParameter
     runs: int
-    error: float
-    neutral_error: float
+    error: "Errors"
+    neutral: "Errors"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Errors:
+    """The middle of some absolute relative errors, and what a tenth of them exceeds."""
+
+    median: float
+    p90: float
+
+    @classmethod
+    def of(cls, errors: Floats) -> "Errors":
+        """Return the figures of absolute relative errors."""
+        return cls(median=float(np.median(errors)), p90=float(np.quantile(errors, HIGH_QUANTILE)))
 
 
 def ablations(runs: Sequence[TimedRun], parameters: tuple[Parameter, ...] = PARAMETERS) -> Iterator[Ablation]:
@@ -32,16 +46,18 @@ def ablations(runs: Sequence[TimedRun], parameters: tuple[Parameter, ...] = PARA
     like = Evaluator()
     for parameter in parameters:
         decided = sampled([run for run in runs if run.rests_on(parameter, parameters)], MOST_RUNS)
-        if not decided or not parameter.is_fitted or parameter.effect == WIDTH:
+        is_asked = parameter.is_fitted and parameter.effect != WIDTH and parameter.value != parameter.neutral
+        if not decided or not is_asked:
             continue
         without = tuple(replace(one, value=one.neutral) if one == parameter else one for one in parameters)
         yield Ablation(
             parameter=parameter,
             runs=len(decided),
-            error=_median_error(log_errors(decided, parameters, like=like)),
-            neutral_error=_median_error(log_errors(decided, without, like=like)),
+            error=Errors.of(_absolute(log_errors(decided, parameters, like=like))),
+            neutral=Errors.of(_absolute(log_errors(decided, without, like=like))),
         )
 
 
-def _median_error(logs: Floats) -> float:
-    return float(np.median(np.abs(np.expm1(logs))))
+def _absolute(logs: Floats) -> Floats:
+    """Return the absolute relative errors of ln(predicted / measured)."""
+    return np.abs(np.expm1(logs))

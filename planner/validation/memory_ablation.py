@@ -7,7 +7,7 @@ import numpy as np
 
 from planner.footprints import FOOTPRINTS, WIDTHS, FootprintParameter, footprint_parameters_of
 from planner.programs import program_of
-from planner.validation.ablation import MOST_RUNS, Ablation
+from planner.validation.ablation import MOST_RUNS, Ablation, Errors
 from planner.validation.comparison import memory_comparison
 from planner.validation.evaluation import Evaluator, Outcome
 from planner.validation.runs import sampled
@@ -27,8 +27,8 @@ def memory_ablations(
         yield Ablation(
             parameter=parameter,
             runs=len(decided),
-            error=_median_error(decided, Evaluator(footprints=parameters, like=like)),
-            neutral_error=_median_error(decided, Evaluator(footprints=without, like=like)),
+            error=_errors(decided, Evaluator(footprints=parameters, like=like)),
+            neutral=_errors(decided, Evaluator(footprints=without, like=like)),
         )
 
 
@@ -41,11 +41,11 @@ def _rests_on(
     return footprint_parameters_of(program, parameters).get(parameter.effect) == parameter
 
 
-def _median_error(runs: Sequence[Outcome], evaluator: Evaluator) -> float:
+def _errors(runs: Sequence[Outcome], evaluator: Evaluator) -> Errors:
     errors = [
         abs(found.relative_error)
         for run in runs
         if run.question
         and (found := memory_comparison(replace(run, prediction=evaluator.prediction(run.question))))
     ]
-    return float(np.median(errors))
+    return Errors.of(np.array(errors))

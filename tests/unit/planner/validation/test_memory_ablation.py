@@ -31,9 +31,9 @@ def test_a_parameter_that_pays_costs_something_when_set_neutral() -> None:
     found = {one.parameter: one for one in memory_ablations(outcomes())}
     worth = found[BUFFERS]
     assert worth.runs == len(outcomes())
-    assert worth.error == pytest.approx(0.0, abs=1e-9)
+    assert worth.error.p90 == pytest.approx(0.0, abs=1e-9)
     peaks = [outcome.measured.peak_memory_bytes for outcome in outcomes()]
-    assert worth.neutral_error > 3 * GIBIBYTE / max(peak for peak in peaks if peak)
+    assert worth.neutral.median > 3 * GIBIBYTE / max(peak for peak in peaks if peak)
 
 
 def test_widths_guesses_and_parameters_that_no_run_rests_on_are_not_asked_for() -> None:
