@@ -182,12 +182,22 @@ class BatchedMesh:
 
 
 def by_mesh(space: Space) -> Iterator[BatchedMesh]:
-    """Yield every legal mesh that has a batch and a sharding."""
+    """Yield every legal mesh that has a sharding, and a batch with a schedule."""
+    # Schedules are judged by stages and micro-batches alone.
+    known: dict[tuple[int, int], bool] = {}
     for mesh, pairs in groupby(meshes(space), key=lambda pair: pair[0]):
-        batches = tuple(batch for _, batch in pairs)
-        shardings = {layout.sharding: None for layout in variants(space, mesh, batches[0])}
+        batches = []
+        for _, batch in pairs:
+            key = (mesh.pipeline_parallel, batch.num_micro_batches)
+            if key not in known:
+                known[key] = next(schedules(space, mesh, batch), None) is not None
+            if known[key]:
+                batches.append(batch)
+        shardings = {
+            layout.sharding: None for batch in batches[:1] for layout in variants(space, mesh, batch)
+        }
         if shardings:
-            yield BatchedMesh(mesh=mesh, batches=batches, shardings=tuple(shardings))
+            yield BatchedMesh(mesh=mesh, batches=tuple(batches), shardings=tuple(shardings))
 
 
 def variants(space: Space, mesh: Mesh, batch: Batch) -> Iterator[Layout]:
