@@ -27,7 +27,7 @@ from planner.cost.pipeline import FixedPart, LayerClass, LayerOption, PipelinePr
 from planner.cost.schedules import PipelineShape
 from planner.cost.states import StateCosts
 from planner.cost.tally import NOTHING, Cause, Tally, constant, total
-from planner.formats import attention_precision
+from planner.formats import attention_precision, datasheet_peak
 from planner.framework import StateFormats
 from planner.legality import Setting
 from planner.optimizers import WeightShapes
@@ -165,8 +165,8 @@ class CostModel:
     @property
     def peak_flops_per_second(self) -> FlopsPerSecond:
         """The datasheet peak at the job's precision; the best measured rate where no peak is known."""
-        peaks, precision = self.group.device.peak_flops_per_second, self.setting.job.precision
-        return peaks.get(precision.value) or self.kernels.best_flops_per_second()
+        peak = datasheet_peak(self.group.device, self.setting.job.precision)
+        return peak or self.kernels.best_flops_per_second()
 
     # --- the problem ---------------------------------------------------------------------------
 

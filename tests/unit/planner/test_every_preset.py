@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from planner.cluster_presets import cluster_from_preset
-from planner.job import Constraints, Job, SolverLimits
+from planner.job import Constraints, Job, Precision, SolverLimits
 from planner.plan import Status
 from planner.planning import PlanRequest, evaluate_plan
 from planner.profile import builtin_profile
@@ -67,3 +67,17 @@ def test_a_busier_expert_rank_takes_longer_and_holds_more() -> None:
     assert busy is not None
     assert busy.step_time_seconds > even.step_time_seconds
     assert busy.memory[0].breakdown_bytes.activations > even.memory[0].breakdown_bytes.activations
+
+
+@pytest.mark.parametrize("precision", [Precision.FP8, Precision.FP8_BLOCK])
+def test_utilisation_is_that_of_the_format_that_products_compute_in(precision: Precision) -> None:
+    request = request_for("llama-3-8b")
+    plan = ShortPlan(data_parallel=8)
+    plain = evaluate_plan(request, plan).prediction
+    narrow = evaluate_plan(replace(request, job=replace(request.job, precision=precision)), plan).prediction
+    assert plain is not None
+    assert narrow is not None
+    peaks = request.cluster.node_groups[0].device.peak_flops_per_second
+    for prediction, name in ((plain, "bf16"), (narrow, "fp8")):
+        rate = prediction.model_flops_per_second_per_device
+        assert prediction.mfu == pytest.approx(rate / peaks[name])
