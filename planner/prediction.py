@@ -7,8 +7,9 @@ from typing import Final
 
 from planner.cluster import NodeGroup
 from planner.cost.layer import model_flops
+from planner.cost.layout_costs import LayoutCosts, PartCost
 from planner.cost.memory import StateBytes
-from planner.cost.model import CostModel, LayoutCosts, PartCost
+from planner.cost.model import CostModel
 from planner.cost.pipeline import Assignment, PipelineProblem
 from planner.cost.placed_layout import PlacedLayout, place
 from planner.cost.replay import Replay, gather_floor_ns, occupied_ns, replay, transfer_after_ns

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from planner.cost.memory import framework_bytes
 from planner.cost.mesh_links import num_communicators
-from planner.cost.model import CostModel, expert_sharding
+from planner.cost.model import CostModel
+from planner.cost.replicas import expert_sharding
 from planner.strategy import Mesh, Sharding
 from planner.units import Bytes
 from planner.workload.layers import Layer

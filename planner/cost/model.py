@@ -7,23 +7,24 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import ceil, gcd
-from typing import Final, Literal, Self
+from math import ceil
+from typing import Final, Literal
 
 from planner.cluster import NodeGroup
 from planner.cost.collective import CollectiveCosts
 from planner.cost.compute import KernelCosts
-from planner.cost.data_parallel import GroupClock, ReplicaCosts
-from planner.cost.geometry import EXPERT_AXES, axis_stride, expert_replica_stride, replica_stride
+from planner.cost.geometry import EXPERT_AXES, axis_stride
 from planner.cost.group_bridge import GroupBridge
-from planner.cost.layer import LayerClock, LayerCost, LayerPasses
+from planner.cost.layer import LayerClock, LayerPasses
+from planner.cost.layout_costs import LayoutCosts, PartCost, Run, fixed_part, layer_class
 from planner.cost.memory import (
     StateBytes,
     buffer_bytes,
     framework_bytes,
 )
 from planner.cost.mesh_links import MeshLinks, num_communicators
-from planner.cost.pipeline import FixedPart, LayerClass, LayerOption, PipelineProblem
+from planner.cost.pipeline import FixedPart, LayerClass, PipelineProblem
+from planner.cost.replicas import Replicas, replicas_of
 from planner.cost.schedules import PipelineShape
 from planner.cost.states import StateCosts
 from planner.cost.tally import NOTHING, Cause, Tally, constant, total
@@ -38,8 +39,6 @@ from planner.workload.frozen import BASE_BYTES
 from planner.workload.layers import EMBEDDING, Cut, Layer
 from planner.workload.weights import Holding, Holdings, holdings
 
-STEP_OVERHEAD_SECONDS: Final[Seconds] = 4e-3
-"""Host work between two steps: loss and norm read back, scheduler, data hand-over (a stated guess)."""
 HOST_ERROR: Final = 0.7
 """Relative error of times that the host spends: they differ between hosts and versions."""
 ROUNDING_NS: Final = 2
@@ -50,54 +49,6 @@ DENSE_AXES: Final = ("tensor_parallel", "context_parallel")
 
 Member = int | Literal["first", "last"]
 """A class of counted layers by number, or an end of the chain."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PartCost:
-    """What counted layers, or one end of the chain, cost one device besides recomputation choices.
-
-    ``forward`` and ``backward`` are per micro-batch and hold what passes show of sharding;
-    ``optimizer``, ``gather`` and ``reduce`` are per step.
-    """
-
-    forward: Tally
-    backward: Tally
-    saved_bytes: Bytes
-    working_bytes: Bytes
-    logits_bytes: Bytes
-    gathered_bytes: Bytes
-    """Of all parameters, as gathers move them."""
-    trained_parameters: int
-    states: StateBytes
-    optimizer: Tally
-    gather: Tally
-    reduce: Tally
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LayoutCosts:
-    """Every figure behind a layout's problem, with its causes and errors.
-
-    ``layers`` holds one entry per recomputation option of the first class, then those of the next one, as
-    an assignment counts them; ``first`` and ``last`` the chain's ends.
-    ``between_passes`` is what every pass of a pipelined stage takes besides its layers.
-    """
-
-    layers: tuple[PartCost, ...]
-    first: PartCost
-    last: PartCost
-    between_passes: Tally
-    transfer: Tally
-    barrier: Tally
-    tied: Tally
-    base_bytes: Bytes
-    buffer_bytes: Bytes
-    capacity_bytes: Bytes
-    fragmentation_fraction: float
-
-    def reserved(self, size: Bytes) -> int:
-        """Return the bytes that an allocator reserves for tensors of so many bytes that come and go."""
-        return ceil(size * (1 + self.fragmentation_fraction))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -141,7 +92,7 @@ class CostModel:
     )
     _axes: dict[Layer, tuple[str, ...]] = field(default_factory=dict, init=False)
     _floors: dict[tuple[int, ...], "_Floor"] = field(default_factory=dict, init=False)
-    _runs: dict[tuple[object, ...], "_Run"] = field(default_factory=dict, init=False)
+    _runs: dict[tuple[object, ...], Run] = field(default_factory=dict, init=False)
     _parts: dict[tuple[object, ...], PartCost] = field(default_factory=dict, init=False)
     _held: dict[tuple[object, ...], Holdings] = field(default_factory=dict, init=False)
     _grounds: dict[tuple[Mesh, int], Ground] = field(default_factory=dict, init=False)
@@ -180,8 +131,8 @@ class CostModel:
             classes=self._classes(layout, costs),
             sequence=self.setting.body.sequence,
             every=FixedPart(forward_ns=between, backward_ns=between),
-            first=_fixed(costs.first, costs),
-            last=_fixed(costs.last, costs),
+            first=fixed_part(costs.first, costs),
+            last=fixed_part(costs.last, costs),
             transfer_ns=costs.transfer.nanoseconds,
             transfer_blocks=framework.transfer_blocks(schedule.name),
             gather_overlaps=framework.overlaps_parameter_gather,
@@ -199,7 +150,7 @@ class CostModel:
         """Return each class of counted layers with its ways to run."""
         size = len(layout.recompute)
         return tuple(
-            _layer_class(layout.recompute, costs.layers[start : start + size], costs)
+            layer_class(layout.recompute, costs.layers[start : start + size], costs)
             for start in range(0, len(costs.layers), size)
         )
 
@@ -241,7 +192,8 @@ class CostModel:
     def costs(self, layout: Layout) -> LayoutCosts:
         """Return the figures behind a layout's problem, with their causes."""
         ground = self.ground(layout.mesh, layout.batch.micro_batch_size)
-        replicas = self._replica_costs(layout, ground.links)
+        framework = self.setting.framework
+        replicas = replicas_of(ground.links, layout.sharding, framework=framework, widths=self.widths)
         layers = tuple(
             self._part(number, recompute, ground, replicas)
             for number, _ in enumerate(self.setting.body.classes)
@@ -380,7 +332,7 @@ class CostModel:
             added_launch_seconds=added if links.mesh.pipeline_parallel > 1 else 0.0,
         )
 
-    def _part(self, name: Member, recompute: Recompute, ground: Ground, replicas: "_Replicas") -> PartCost:
+    def _part(self, name: Member, recompute: Recompute, ground: Ground, replicas: Replicas) -> PartCost:
         """Return one counted layer, or one end of the chain.
 
         What is tied to an embedding on another stage holds a copy of it.
@@ -411,15 +363,15 @@ class CostModel:
             self._held[key] = sum(own, Holdings(dense=self._tied_holding(tied)))
         return self._held[key]
 
-    def _run(self, name: Member, recompute: Recompute, ground: Ground) -> "_Run":
+    def _run(self, name: Member, recompute: Recompute, ground: Ground) -> Run:
         """Return layers that run one after the other, however their replicas are kept equal."""
         key = (name, recompute, ground.cut_key)
         if key not in self._runs:
             clock = self._clock(ground.links)
-            self._runs[key] = _Run.of([clock.cost(passes, recompute) for passes in ground.members[name]])
+            self._runs[key] = Run.of([clock.cost(passes, recompute) for passes in ground.members[name]])
         return self._runs[key]
 
-    def _shared_part(self, run: "_Run", replicas: "_Replicas", *, held: Holdings) -> PartCost:
+    def _shared_part(self, run: Run, replicas: Replicas, *, held: Holdings) -> PartCost:
         """Return layers that run so, and hold so much, with what their replicas exchange."""
         forward, backward = run.forward, run.backward
         shares = [
@@ -488,26 +440,6 @@ class CostModel:
             vector_flops_per_second=self.group.device.peak_flops_per_second.get("fp32"),
         )
 
-    def _replica_costs(self, layout: Layout, links: MeshLinks) -> "_Replicas":
-        mesh, sharding = links.mesh, layout.sharding
-        dense = self._replicas_of(links.between_replicas, mesh.replicas, sharding)
-        if mesh.expert_replicas == mesh.replicas and sharding.experts is None:
-            return _Replicas(dense=dense, experts=dense, key=_sharding_key(mesh, sharding))
-        shared = sharding.experts or expert_sharding(sharding, mesh)
-        experts = self._replicas_of(links.between_expert_replicas, mesh.expert_replicas, shared)
-        key = (*_sharding_key(mesh, sharding), *_expert_key(mesh, shared))
-        return _Replicas(dense=dense, experts=experts, key=key)
-
-    def _replicas_of(self, clock: GroupClock, replicas: int, sharding: Sharding) -> ReplicaCosts:
-        return ReplicaCosts(
-            clock=clock,
-            replicas=replicas,
-            sharding=sharding,
-            widths=self.widths,
-            buckets=self.setting.framework.keeps_master_weights,
-            pace=self.setting.framework.pace.data_parallel,
-        )
-
     def _between_passes(self, mesh: Mesh) -> Tally:
         if mesh.pipeline_parallel == 1:
             return NOTHING
@@ -516,77 +448,11 @@ class CostModel:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Run:
-    """Layers that run one after the other: time and bytes of one micro-batch."""
-
-    forward: Tally
-    backward: Tally
-    saved_bytes: Bytes
-    working_bytes: Bytes
-    logits_bytes: Bytes
-
-    @classmethod
-    def of(cls, layers: Sequence[LayerCost]) -> Self:
-        return cls(
-            forward=total(layer.forward for layer in layers),
-            backward=total(layer.backward for layer in layers),
-            saved_bytes=sum(layer.saved_bytes for layer in layers),
-            working_bytes=max((layer.working_bytes for layer in layers), default=0.0),
-            logits_bytes=sum(layer.logits_bytes for layer in layers),
-        )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class _Floor:
     """Both passes of the cheapest counted layer, and of the whole chain, at the least."""
 
     least_ns: int
     work_ns: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Replicas:
-    """How replicas of experts, and of everything else, are kept equal; equal ``key``s cost the same."""
-
-    dense: ReplicaCosts
-    experts: ReplicaCosts
-    key: tuple[int, ...]
-
-
-def expert_sharding(sharding: Sharding, mesh: Mesh) -> Sharding:
-    """Return the shard groups of experts where the plan says nothing: as large a share of their replicas.
-
-    What is spread over all replicas of the rest is spread over all replicas of an expert, what over none
-    over none, and anything else over as many as their number allows.
-    """
-
-    def group(size: int) -> int:
-        return mesh.expert_replicas if size == mesh.replicas else gcd(size, mesh.expert_replicas)
-
-    return replace(
-        sharding,
-        parameters=group(sharding.parameters),
-        gradients=group(sharding.gradients),
-        optimizer=group(sharding.optimizer),
-    )
-
-
-def _sharding_key(mesh: Mesh, sharding: Sharding) -> tuple[int, ...]:
-    return (mesh.replicas, replica_stride(mesh), *_groups(sharding))
-
-
-def _expert_key(mesh: Mesh, sharding: Sharding) -> tuple[int, ...]:
-    return (mesh.expert_replicas, expert_replica_stride(mesh), *_groups(sharding))
-
-
-def _groups(sharding: Sharding) -> tuple[int, ...]:
-    return (
-        sharding.zero_stage,
-        sharding.parameters,
-        sharding.gradients,
-        sharding.optimizer,
-        sharding.reshard_after_forward,
-    )
 
 
 def _members(setting: Setting) -> dict[Member, tuple[Layer, ...]]:
@@ -628,37 +494,3 @@ def _cut_key(mesh: Mesh, micro_batch_size: int) -> tuple[int, ...]:
 def _floor_ns(layer: LayerPasses) -> int:
     """Return both passes of a layer, rounded down: never above what a problem counts for them."""
     return max(layer.forward.nanoseconds + layer.backward.nanoseconds - ROUNDING_NS, 0)
-
-
-def _layer_class(recompute: Sequence[Recompute], parts: Sequence[PartCost], costs: LayoutCosts) -> LayerClass:
-    first = parts[0]
-    return LayerClass(
-        options=tuple(_option(mode, part, costs) for mode, part in zip(recompute, parts, strict=True)),
-        static_bytes=ceil(first.states.total),
-        optimizer_ns=first.optimizer.nanoseconds,
-        gather_ns=first.gather.nanoseconds,
-        reduce_ns=first.reduce.nanoseconds,
-    )
-
-
-def _option(recompute: Recompute, part: PartCost, costs: LayoutCosts) -> LayerOption:
-    return LayerOption(
-        recompute=recompute,
-        forward_ns=part.forward.nanoseconds,
-        backward_ns=part.backward.nanoseconds,
-        saved_bytes=costs.reserved(part.saved_bytes),
-        working_bytes=costs.reserved(part.working_bytes),
-    )
-
-
-def _fixed(part: PartCost, costs: LayoutCosts) -> FixedPart:
-    return FixedPart(
-        forward_ns=part.forward.nanoseconds,
-        backward_ns=part.backward.nanoseconds,
-        saved_bytes=costs.reserved(part.saved_bytes),
-        working_bytes=costs.reserved(part.working_bytes),
-        static_bytes=ceil(part.states.total),
-        optimizer_ns=part.optimizer.nanoseconds,
-        gather_ns=part.gather.nanoseconds,
-        reduce_ns=part.reduce.nanoseconds,
-    )

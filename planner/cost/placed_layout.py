@@ -13,8 +13,9 @@ from itertools import pairwise
 from operator import attrgetter
 
 from planner.cost.group_bridge import GroupBridge
+from planner.cost.layout_costs import LayoutCosts
 from planner.cost.mesh_links import NORM_BYTES
-from planner.cost.model import CostModel, LayoutCosts
+from planner.cost.model import CostModel
 from planner.cost.pipeline import Assignment, ChunkCosts, PipelineProblem, chunk_costs, costs_of_chunk
 from planner.cost.tally import NOTHING, Cause, Tally
 from planner.errors import InvalidRequest

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from planner.cost.model import CostModel, LayoutCosts
+from planner.cost.layout_costs import LayoutCosts
+from planner.cost.model import CostModel
 from planner.expansion import expand_short_plan
 from planner.job import BaseFormat, Job, Loss, Precision, Trainable, TrainableKind
 from planner.optimizers import OPTIMIZERS
