@@ -37,6 +37,16 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = {
     "llama4maverick": Architecture(preset="llama-4-maverick"),
     "llama4scout": Architecture(preset="llama-4-scout"),
     "mixtral": Architecture(preset="mixtral-8x7b"),
+    "nemotronh8b": Architecture(preset="nemotron-h-8b"),
+    # Its config.json: the blocks of the 8B model in front and at the end, and nine instead of three between.
+    "nemotronh56b": Architecture(
+        preset="nemotron-h-8b",
+        other={
+            "hybrid_override_pattern": "M-M-M-M*-" + 9 * "M-M-M-M-M*-" + "M-M-M-M-M-",
+            "mamba_num_heads": 256,
+            "ssm_state_size": 256,
+        },
+    ),
     "qwen3235ba22b": Architecture(preset="qwen3-235b-a22b"),
     "qwen330ba3b": Architecture(preset="qwen3-30b-a3b"),
 }
@@ -59,7 +69,6 @@ def architecture_of(model: str) -> Architecture | None:
 def described_workload(reader: Reader, architecture: Architecture) -> Workload:
     """Return a preset with a row's sizes in place of its own; what the row leaves unsaid is the preset's."""
     config = {**_language_config(architecture.preset), **architecture.other}
-    experts = next(key for key in EXPERT_KEYS if key in config)
     width = next(key for key in EXPERT_WIDTH_KEYS if key in config)
     columns = {
         "layers": "num_hidden_layers",
@@ -68,9 +77,9 @@ def described_workload(reader: Reader, architecture: Architecture) -> Workload:
         "heads": "num_attention_heads",
         "kv_heads": "num_key_value_heads",
         "ffn_hidden": width,
-        "experts": experts,
-        "top_k": "num_experts_per_tok",
     }
+    if experts := next((key for key in EXPERT_KEYS if key in config), None):
+        columns |= {"experts": experts, "top_k": "num_experts_per_tok"}
     sizes = {key: reader.whole(column, default=config[key]) for column, key in columns.items()}
     said = DENSE_LAYERS.search(reader.row.text("notes"))
     if said and DENSE_KEY in config:

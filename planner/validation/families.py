@@ -56,7 +56,6 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "falcon": Family(norm=Norm.LAYER, gated=False, tied=True),
     "starcoder": Family(norm=Norm.LAYER, gated=False, biases=True, tied=True),
     "nemotronh": HYBRID,
-    "nemotron3": HYBRID,
     "nemotron": Family(norm=Norm.LAYER, gated=False),
     "mamba": HYBRID,
     "jamba": HYBRID,

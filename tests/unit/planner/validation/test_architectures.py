@@ -71,3 +71,10 @@ def test_notes_say_how_many_layers_of_a_shortened_model_have_no_experts() -> Non
     )
     layers = {name: [run.count for run in workload.runs] for name, workload in (("3", three), ("1", one))}
     assert layers == {"3": [1, 3, 1, 1, 1], "1": [1, 1, 3, 1, 1]}
+
+
+def test_hybrids_alternate_as_their_config_says() -> None:
+    cells = {"model": "Nemotron-H 56b", "layers": "118", "hidden": "8192", "ffn_hidden": "32768"}
+    hybrid = workload_of(Reader(row=row(**cells, heads="64", kv_heads="8", vocab="131072")))
+    assert hybrid.count("decoder") == 118
+    assert 55e9 < hybrid.parameters < 57.5e9
