@@ -148,7 +148,7 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
     *_of("megatron-lm-te", SIMUMAX, tensor_parallel=1.6, expert_parallel=2.2),
     *_of("megatron-bridge", DGXC, products=1.05, tensor_parallel=0.5, pass_seconds=0.0),
     *_of("megatron-bridge", BRIDGE, expert_parallel=0.6),
-    *_of("nemo", DGXC, expert_parallel=1.5, spread=0.8),
+    *_of("nemo", DGXC, expert_parallel=1.5, spread=0.9),
     *_of("nemo-24", NEMO_24, spread=1.2),
     *_of(
         "megatron-bridge-26.06",
