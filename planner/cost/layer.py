@@ -134,7 +134,7 @@ class LayerClock:
 
     def cost(self, passes: LayerPasses, recompute: Recompute) -> LayerCost:
         """Return the cost of a layer under one mode of recomputation."""
-        operators, modules = passes.operators, _modules(recompute)
+        operators, modules = passes.operators, recomputed_modules(recompute)
         kept = saved_bytes(operators, recompute=modules) + self._gathered_bytes(passes, modules)
         everything = saved_bytes(operators, recompute=NO_MODULES) + self._gathered_bytes(passes, NO_MODULES)
         logits = [
@@ -256,7 +256,7 @@ class LayerClock:
         return [product, *beside] if product.seconds else beside
 
     def _recompute(self, operators: Sequence[Operator], recompute: Recompute) -> Tally:
-        again = recomputed_operators(operators, recompute=_modules(recompute))
+        again = recomputed_operators(operators, recompute=recomputed_modules(recompute))
         parts = [part for op in again for part in self._forward_parts(op, again)]
         repeated = self._at_launch_rate(total(parts), kernels=len(parts) + _repeats(again, Phase.FORWARD))
         return repeated.recast(Cause.RECOMPUTE, keep=frozenset(AXIS_CAUSES.values()))
@@ -279,7 +279,8 @@ def model_flops(layers: Sequence[tuple[Layer, int]], *, sequence_length: int, sa
     return step * samples
 
 
-def _modules(recompute: Recompute) -> frozenset[Module]:
+def recomputed_modules(recompute: Recompute) -> frozenset[Module]:
+    """Return what a layer computes again in backward."""
     match recompute.mode:
         case RecomputeMode.NONE:
             return NO_MODULES

@@ -1,22 +1,27 @@
 """The least memory that any plan of a mesh can need: asked before a mesh is timed, or soon after.
 
-Stages share the chain, so one of them holds at least its mean: all parameters' states under the widest
-sharding, and what one micro-batch leaves behind when every layer is recomputed.
+Stages share the chain, cut anywhere: all parameters' states under some sharding, and what micro-batches leave
+behind under some recomputation.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
+from planner.cost.layer import recomputed_modules
 from planner.cost.memory import framework_bytes
 from planner.cost.mesh_links import num_communicators
 from planner.cost.model import CostModel
 from planner.cost.replicas import expert_sharding
-from planner.strategy import Mesh, Sharding
+from planner.strategy import Batch, Mesh, Recompute, Sharding
 from planner.units import Bytes
-from planner.workload.layers import Layer
+from planner.workload.layers import Cut, Layer
 from planner.workload.recomputation import WHOLE_LAYER, saved_bytes
 from planner.workload.weights import Holdings, holdings
+
+ROUNDING: Final = 1e-9
+"""Relative margin for sums in floating point."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -27,6 +32,8 @@ class LeastMemory:
     _layers: Counter[Layer] = field(init=False)
     _held: dict[tuple[int, ...], tuple[tuple[Holdings, int], ...]] = field(default_factory=dict, init=False)
     _states: dict[tuple[object, ...], Bytes] = field(default_factory=dict, init=False)
+    _saved: dict[tuple[Cut, Recompute], Bytes] = field(default_factory=dict, init=False)
+    _counted: frozenset[Layer] = field(init=False)
 
     def __post_init__(self) -> None:
         """Count the layers of the chain."""
@@ -36,6 +43,7 @@ class LeastMemory:
             for layer in body.classes[number]:
                 counts[layer] += count
         self._layers = counts
+        self._counted = frozenset(layer for unit in body.classes for layer in unit)
 
     @property
     def limit_bytes(self) -> Bytes:
@@ -44,23 +52,50 @@ class LeastMemory:
 
     def may_hold_states(self, mesh: Mesh, shardings: Iterable[Sharding]) -> bool:
         """Whether the states of a mesh may fit under one of some ways to shard them."""
-        return self._room(mesh, shardings) >= 0
+        room = self._room(mesh) * mesh.pipeline_parallel
+        return any(self._state_bytes(mesh, sharding) <= room for sharding in shardings)
 
-    def may_hold(self, mesh: Mesh, micro_batch_size: int, shardings: Sequence[Sharding]) -> bool:
-        """Whether states and one micro-batch may fit; times the mesh's layers as a search does anyhow."""
-        passes = self.model.passes(mesh, micro_batch_size)
-        saved = sum(
-            count * saved_bytes(passes[layer].operators, recompute=WHOLE_LAYER)
-            for layer, count in self._layers.items()
+    def may_hold(
+        self,
+        mesh: Mesh,
+        batch: Batch,
+        *,
+        shardings: Iterable[Sharding],
+        recompute: Iterable[Recompute],
+    ) -> bool:
+        """Whether states and what passes keep may fit, sharded and recomputed in one of some ways.
+
+        Times the mesh's layers, as a search does anyhow. Stage i of p keeps min(p - i, m) micro-batches, more
+        under other schedules than 1F1B; so it holds at most the part of the chain that fits beside that,
+        and all stages together must hold the whole.
+        """
+        room, stages = self._room(mesh), mesh.pipeline_parallel
+        saved = min(self._saved_bytes(mesh, batch.micro_batch_size, mode) for mode in recompute)
+        kept = [min(stages - stage, batch.num_micro_batches) for stage in range(stages)]
+        return any(
+            sum(room / max(states + count * saved, 1.0) for count in kept) >= 1 - ROUNDING
+            for states in (self._state_bytes(mesh, sharding) for sharding in shardings)
         )
-        return saved / mesh.pipeline_parallel <= self._room(mesh, shardings)
 
-    def _room(self, mesh: Mesh, shardings: Iterable[Sharding]) -> Bytes:
-        """Return what the mean stage has left beside its states; negative where they do not fit."""
+    def _room(self, mesh: Mesh) -> Bytes:
+        """Return what a device has left beside what the framework's process takes."""
         footprint = self.model.setting.framework.footprint
-        base = framework_bytes(num_groups=num_communicators(mesh), footprint=footprint)
-        least = min((self._state_bytes(mesh, sharding) for sharding in shardings), default=0.0)
-        return self.limit_bytes - base - least / mesh.pipeline_parallel
+        return self.limit_bytes - framework_bytes(num_groups=num_communicators(mesh), footprint=footprint)
+
+    def _saved_bytes(self, mesh: Mesh, micro_batch_size: int, mode: Recompute) -> Bytes:
+        """Return what one micro-batch leaves behind in the whole chain, its ends recomputed too."""
+        cut = self.model.cut(mesh, micro_batch_size)
+        key = (cut, mode)
+        if key not in self._saved:
+            passes, modules = self.model.passes(mesh, micro_batch_size), recomputed_modules(mode)
+            self._saved[key] = sum(
+                count
+                * saved_bytes(
+                    passes[layer].operators, recompute=modules if layer in self._counted else WHOLE_LAYER
+                )
+                for layer, count in self._layers.items()
+            )
+        return self._saved[key]
 
     def _state_bytes(self, mesh: Mesh, sharding: Sharding) -> Bytes:
         """Return the states of the whole chain on the devices of one pipeline."""

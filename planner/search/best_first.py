@@ -149,7 +149,7 @@ class _Search:
             size = batch.micro_batch_size
             if any(size % other == 0 for other in too_large):
                 continue
-            if self._memory.may_hold(mesh, size, shardings):
+            if self._memory.may_hold(mesh, batch, shardings=shardings, recompute=batched.recompute):
                 self._push(_Node(self._model.floor_ns(mesh, batch), next(self._numbers), mesh, batch))
             else:
                 too_large.append(size)
@@ -201,6 +201,9 @@ class _Search:
 
     def _variants(self, node: _Node) -> Iterator[_Node]:
         for layout in variants(self._space, node.mesh, node.batch):
+            sharding, recompute = (layout.sharding,), layout.recompute
+            if not self._memory.may_hold(node.mesh, node.batch, shardings=sharding, recompute=recompute):
+                continue
             problem = self._model.problem(layout)
             bound = spread_bound_ns(problem)
             if bound is not None:

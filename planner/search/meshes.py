@@ -174,11 +174,12 @@ def meshes(space: Space) -> Iterator[tuple[Mesh, Batch]]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchedMesh:
-    """A mesh, its batches with the smallest micro-batch first, and the ways to shard its states."""
+    """A mesh, its batches with the smallest micro-batch first, its ways to shard and to recompute."""
 
     mesh: Mesh
     batches: tuple[Batch, ...]
     shardings: tuple[Sharding, ...]
+    recompute: tuple[Recompute, ...]
 
 
 def by_mesh(space: Space) -> Iterator[BatchedMesh]:
@@ -193,11 +194,14 @@ def by_mesh(space: Space) -> Iterator[BatchedMesh]:
                 known[key] = next(schedules(space, mesh, batch), None) is not None
             if known[key]:
                 batches.append(batch)
-        shardings = {
-            layout.sharding: None for batch in batches[:1] for layout in variants(space, mesh, batch)
-        }
-        if shardings:
-            yield BatchedMesh(mesh=mesh, batches=tuple(batches), shardings=tuple(shardings))
+        layouts = [layout for batch in batches[:1] for layout in variants(space, mesh, batch)]
+        if layouts:
+            yield BatchedMesh(
+                mesh=mesh,
+                batches=tuple(batches),
+                shardings=tuple({layout.sharding: None for layout in layouts}),
+                recompute=tuple({mode: None for layout in layouts for mode in layout.recompute}),
+            )
 
 
 def variants(space: Space, mesh: Mesh, batch: Batch) -> Iterator[Layout]:

@@ -32,13 +32,14 @@ def test_what_is_ruled_out_fits_in_no_way(model: str, num_layers: int, memory_fr
     told = {True: 0, False: 0}
     for batched in by_mesh(space):
         for batch in batched.batches:
-            may_hold = memory.may_hold_states(batched.mesh, batched.shardings) and memory.may_hold(
-                batched.mesh, batch.micro_batch_size, batched.shardings
-            )
-            told[may_hold] += 1
-            if not may_hold:
-                problems = map(costs.problem, variants(space, batched.mesh, batch))
-                assert not any(fits_at_all(problem, any_schedule=True) for problem in problems)
+            holds_states = memory.may_hold_states(batched.mesh, batched.shardings)
+            for layout in variants(space, batched.mesh, batch):
+                may_hold = holds_states and memory.may_hold(
+                    batched.mesh, batch, shardings=(layout.sharding,), recompute=layout.recompute
+                )
+                told[may_hold] += 1
+                if not may_hold:
+                    assert not fits_at_all(costs.problem(layout), any_schedule=True)
     assert told[True] + told[False] > 10
 
 
