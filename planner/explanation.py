@@ -6,8 +6,8 @@ from dataclasses import fields
 from planner.framework import Framework, StateFormats
 from planner.job import BaseFormat, Job, Trainable
 from planner.plan import Alternative, Certificate, Explanation, Prediction, StageMemory, TimeBreakdown
-from planner.strategy import TrainingPlan
-from planner.units import format_bytes, format_count, format_seconds
+from planner.strategy import Mesh, TrainingPlan
+from planner.units import Seconds, format_bytes, format_count, format_seconds
 
 CAUSE_WORDS = {
     "compute": "computing",
@@ -145,12 +145,8 @@ def _traded(
     plan: TrainingPlan, prediction: Prediction, alternatives: tuple[Alternative, ...]
 ) -> Iterator[Explanation]:
     for number, other in enumerate(alternatives):
-        slower = other.prediction.step_time_seconds / prediction.step_time_seconds - 1
-        mesh = other.plan.mesh
-        text = (
-            f"{other.why}: tensor {mesh.tensor_parallel}, pipeline {mesh.pipeline_parallel}, data "
-            f"{mesh.data_parallel} would take {slower:.1%} longer."
-        )
+        change = change_words(other.prediction.step_time_seconds, prediction.step_time_seconds)
+        text = f"{other.why}, {_degrees(other.plan.mesh)} would take {change}."
         yield Explanation(text=text, pointer=f"/alternatives/{number}")
     bubble = prediction.breakdown_seconds.bubble
     if plan.mesh.pipeline_parallel > 1 and bubble > 0:
@@ -160,6 +156,22 @@ def _traded(
             "is bubble."
         )
         yield Explanation(text=text, pointer="/prediction/breakdown_seconds/bubble")
+
+
+def _degrees(mesh: Mesh) -> str:
+    """Return the degrees of a mesh that people compare."""
+    context = f", context {mesh.context_parallel}" if mesh.context_parallel > 1 else ""
+    experts = f", expert {mesh.expert_parallel}" if mesh.expert_parallel > 1 else ""
+    return (
+        f"tensor {mesh.tensor_parallel}{context}, pipeline {mesh.pipeline_parallel}, data "
+        f"{mesh.data_parallel}{experts}"
+    )
+
+
+def change_words(seconds: Seconds, before_seconds: Seconds) -> str:
+    """Return how much longer or shorter one step is than another."""
+    change = seconds / before_seconds - 1
+    return f"{abs(change):.1%} {'longer' if change >= 0 else 'less'}"
 
 
 def _certainty(prediction: Prediction) -> Iterator[Explanation]:

@@ -1,9 +1,10 @@
 """The use cases, top to bottom: plan a training job, evaluate a plan that the caller fixes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from planner.alternatives import alternatives
 from planner.cluster import Cluster
 from planner.cost.model import CostModel
 from planner.cost.pipeline import Assignment
@@ -17,7 +18,6 @@ from planner.job import Constraints, Job, Precision, SolverLimits
 from planner.legality import Setting, layout_violations
 from planner.placement import named_group
 from planner.plan import (
-    Alternative,
     NearestFit,
     Prediction,
     Result,
@@ -38,7 +38,6 @@ from planner.units import NANOSECONDS_PER_SECOND, Seconds
 from planner.workload.layers import Workload
 from planner.workload.trainable import trained_workload
 
-MOST_ALTERNATIVES: Final = 3
 NODE_GROUP: Final = "node_group"
 """The word by which a caller picks the node group to plan for."""
 LARGEST_GROWTH: Final = 64
@@ -140,41 +139,23 @@ def _planned(
     plan = full_plan(best.layout, best.assignment, space.setting)
     picked = {NODE_GROUP: "fixed by user"} if NODE_GROUP in request.constraints.fixed else {}
     certificate = certify(outcome, best, dimensions=dimensions(space) | picked)
-    alternatives = tuple(_alternatives(model, space, outcome, best))
+    others = alternatives(model, space, outcome, prediction=prediction, limits=request.solver)
     return _result(
         request,
         Status.OPTIMAL if certificate.proven_optimal else Status.FEASIBLE,
         plan=plan,
         prediction=prediction,
         certificate=certificate,
-        alternatives=alternatives,
+        alternatives=others,
         explanation=explain(
             plan,
             prediction,
             certificate=certificate,
-            alternatives=alternatives,
+            alternatives=others,
             memory_fraction=request.constraints.memory_fraction,
         ),
         warnings=_warnings(request, prediction),
     )
-
-
-def _alternatives(
-    model: CostModel, space: Space, outcome: SearchOutcome, best: Candidate
-) -> Iterator[Alternative]:
-    """Yield the best plans found on other meshes, fastest first."""
-    seen = {best.layout.mesh}
-    for candidate in sorted(outcome.runners_up, key=lambda candidate: candidate.rank):
-        if candidate.layout.mesh in seen:
-            continue
-        seen.add(candidate.layout.mesh)
-        yield Alternative(
-            why="The next best mesh that was solved",
-            plan=full_plan(candidate.layout, candidate.assignment, space.setting),
-            prediction=predict(play(model, candidate.layout, candidate.assignment)),
-        )
-        if len(seen) > MOST_ALTERNATIVES:
-            return
 
 
 def _nothing_fits(request: PlanRequest, model: CostModel, space: Space) -> Result:

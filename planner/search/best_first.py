@@ -79,6 +79,17 @@ Most layouts end in milliseconds. The few that don't are put off until all other
 better plan is often known that rules them out at once.
 """
 
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SideSearch:
+    """What a search beside another one is spared; its outcome then proves nothing of the whole space."""
+
+    ceiling_ns: int | None = None
+    """Plans that take longer are of no use."""
+    most_tries: int = len(WORK_LEVELS)
+    """How often a hard layout is tried."""
+
+
 PRICING_SHARE: Final = 0.5
 """Share of the time limit in which all meshes are timed before the first is solved."""
 
@@ -101,8 +112,8 @@ class _Node:
 class _Search:
     """One search: the open nodes and the best so far."""
 
-    def __init__(self, space: Space, model: CostModel, limits: SolverLimits) -> None:
-        self._space, self._model, self._limits = space, model, limits
+    def __init__(self, space: Space, model: CostModel, limits: SolverLimits, side: SideSearch) -> None:
+        self._space, self._model, self._limits, self._side = space, model, limits, side
         self._numbers = count()
         self._open: list[_Node] = []
         self._put_off: list[_Node] = []
@@ -166,6 +177,8 @@ class _Search:
     def _is_settled(self, bound_ns: int) -> bool:
         """Whether no plan with at least this bound is worth a look; exact ties are."""
         best = self.outcome.best
+        if self._side.ceiling_ns is not None and bound_ns > self._side.ceiling_ns:
+            return True
         if best is None:
             return False
         if self._limits.relative_gap > 0:
@@ -254,7 +267,7 @@ class _Search:
         """Return the longest step with which a layout would still be preferred to the best."""
         best = self.outcome.best
         if best is None:
-            return None
+            return self._side.ceiling_ns
         wins_ties = layout_rank(layout) < layout_rank(best.layout)
         return best.makespan_ns if wins_ties else best.makespan_ns - 1
 
@@ -265,7 +278,7 @@ class _Search:
             return
         node.bound_ns = max(node.bound_ns, bound_ns)
         node.tries += 1
-        if node.tries < len(WORK_LEVELS):
+        if node.tries < self._side.most_tries:
             self._put_off.append(node)
         else:
             self._unproven_ns.append(node.bound_ns)
@@ -303,11 +316,19 @@ class _Solver(Protocol):
     ) -> Solution | Excluded: ...
 
 
+WHOLE_SEARCH: Final = SideSearch()
+
+
 def search(
-    space: Space, model: CostModel, limits: SolverLimits, *, report: ProgressReport | None = None
+    space: Space,
+    model: CostModel,
+    limits: SolverLimits,
+    *,
+    report: ProgressReport | None = None,
+    side: SideSearch = WHOLE_SEARCH,
 ) -> SearchOutcome:
     """Return the best plan of a space and the proof: stops when no open bound is below the best.
 
     The clock ends it early (``finished`` is False then); what it has found and the bound stay valid.
     """
-    return _Search(space, model, limits).run(report)
+    return _Search(space, model, limits, side).run(report)

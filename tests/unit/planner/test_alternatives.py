@@ -1,0 +1,182 @@
+"""Other plans beside the best: which are told, that they are real, and what they cost."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from planner.alternatives import NEAR_ENOUGH, alternatives
+from planner.cost.model import CostModel
+from planner.job import Constraints
+from planner.plan import Alternative, Result, Status
+from planner.planning import evaluate_plan, plan_training, searched_space
+from planner.prediction import play, predict
+from planner.search.best_first import search
+from tests.unit.planner.settings import request_of, setting
+
+
+def planned(
+    *,
+    model: str = "gpt-2-355m",
+    framework: str = "megatron-core",
+    num_devices: int = 8,
+    global_batch_size: int = 16,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    memory_fraction: float = 0.94,
+    **fixed: object,
+) -> Result:
+    judged = setting(
+        model=model,
+        cluster="a100-sxm-80gb",
+        num_devices=num_devices,
+        num_layers=8,
+        global_batch_size=global_batch_size,
+        sequence_length=1024,
+        framework=framework,
+    )
+    constraints = Constraints(fixed=fixed, bounds=bounds or {}, memory_fraction=memory_fraction)
+    return plan_training(request_of(judged, constraints=constraints))
+
+
+def pipelined(*, bounds: Mapping[str, tuple[float, float]] | None = None, **fixed: object) -> Result:
+    """Return the answer to a request whose devices pay best in a pipeline: gradients cross nodes."""
+    judged = setting(
+        model="llama-3-70b",
+        cluster="a100-sxm-80gb",
+        num_devices=16,
+        num_layers=16,
+        global_batch_size=64,
+        sequence_length=1024,
+    )
+    alone = {"tensor_parallel": 1, "context_parallel": 1, "micro_batch_size": 1}
+    return plan_training(
+        request_of(judged, constraints=Constraints(fixed={**alone, **fixed}, bounds=bounds or {}))
+    )
+
+
+def those(result: Result, beginning: str) -> list[Alternative]:
+    return [other for other in result.alternatives if other.why.startswith(beginning)]
+
+
+def test_every_alternative_is_another_plan_that_fits_and_evaluates_to_its_prediction() -> None:
+    judged = setting(
+        model="gpt-2-355m",
+        cluster="a100-sxm-80gb",
+        num_layers=8,
+        global_batch_size=16,
+        sequence_length=1024,
+    )
+    request = request_of(judged, constraints=Constraints(bounds={"pipeline_parallel": (1, 8)}))
+    result = plan_training(request)
+    plans = [result.plan, *(other.plan for other in result.alternatives)]
+    assert len(plans) > 1
+    assert all(one != other for number, one in enumerate(plans) for other in plans[:number])
+    for other in result.alternatives:
+        again = evaluate_plan(request, other.plan)
+        assert again.status is Status.FITS
+        assert again.prediction == other.prediction
+
+
+def test_no_alternative_on_all_devices_is_faster_than_a_proven_plan() -> None:
+    for framework in ("megatron-core", "pytorch"):
+        result = planned(framework=framework)
+        assert result.status is Status.OPTIMAL
+        assert result.prediction is not None
+        assert all(
+            other.prediction.step_time_seconds >= result.prediction.step_time_seconds
+            for other in result.alternatives
+        )
+
+
+def test_a_plan_with_a_pipeline_is_compared_with_the_best_without() -> None:
+    result = pipelined()
+    assert result.plan is not None
+    assert result.plan.mesh.pipeline_parallel > 1
+    (flat,) = those(result, "Without a pipeline")
+    alone = pipelined(pipeline_parallel=1)
+    assert alone.prediction is not None
+    assert flat.plan.mesh.pipeline_parallel == 1
+    assert flat.prediction.step_time_seconds == pytest.approx(
+        alone.prediction.step_time_seconds, rel=NEAR_ENOUGH
+    )
+
+
+def test_what_the_caller_rules_out_is_no_alternative() -> None:
+    assert not those(pipelined(bounds={"pipeline_parallel": (2, 8)}), "Without a pipeline")
+    kept = planned(zero_stage=1, data_parallel=8, micro_batch_size=2)
+    assert kept.plan is not None
+    assert not those(kept, "On ")
+    assert not those(kept, "The usual recipe")
+    for other in kept.alternatives:
+        assert other.plan.mesh.data_parallel == 8
+        assert other.plan.batch.micro_batch_size == 2
+        assert other.plan.sharding.zero_stage == 1
+
+
+def test_half_the_devices_take_longer() -> None:
+    result = planned()
+    (half,) = those(result, "On 4 of the 8 devices")
+    assert result.prediction is not None
+    assert half.plan.mesh.world_size == 4
+    assert half.prediction.step_time_seconds > result.prediction.step_time_seconds
+
+
+def test_a_cut_that_half_the_devices_do_not_have_is_given_up_where_devices_are_few() -> None:
+    result = planned(memory_fraction=0.03)
+    (half,) = those(result, "On 4 of the 8 devices, layers cut alike")
+    assert half.plan.mesh.pipeline_parallel > 1
+    wide = planned(bounds={"tensor_parallel": (4, 8)}, num_devices=4)
+    assert wide.plan is not None
+    assert wide.plan.mesh.tensor_parallel == 4
+    assert not those(wide, "On ")
+
+
+def test_one_device_has_no_fewer() -> None:
+    assert not those(planned(num_devices=1), "On ")
+
+
+def test_ties_lie_within_the_interval_and_the_simplest_is_first() -> None:
+    result = planned(framework="pytorch")
+    assert result.prediction is not None
+    ties = those(result, "Within the interval")
+    assert ties
+    latest = result.prediction.step_time_interval_seconds[1]
+    assert all(tie.prediction.step_time_seconds <= latest for tie in ties)
+    assert result.alternatives[: len(ties)] == tuple(ties)
+    (plain,) = those(result, "Within the interval, and simpler: no sharded states")
+    assert plain.plan.sharding.zero_stage == 0
+
+
+def test_a_technique_that_pays_beyond_the_interval_is_no_tie() -> None:
+    result = planned(memory_fraction=0.03)
+    assert not those(result, "Within the interval, and simpler: no sharded states")
+
+
+def test_the_next_best_mesh_is_told_where_nothing_ties() -> None:
+    result = planned(model="llama-3-70b", global_batch_size=8, memory_fraction=0.4)
+    assert not those(result, "Within the interval")
+    (runner_up,) = those(result, "The next best mesh")
+    assert result.plan is not None
+    assert runner_up.plan.mesh != result.plan.mesh
+
+
+def test_a_search_that_was_cut_short_has_its_own_plans_alone() -> None:
+    judged = setting(
+        model="gpt-2-355m", cluster="a100-sxm-80gb", num_layers=8, global_batch_size=16, sequence_length=1024
+    )
+    request = request_of(judged)
+    space = searched_space(request)
+    model = CostModel(
+        setting=judged,
+        group=judged.cluster.node_groups[0],
+        profiles=request.profiles,
+        memory_fraction=request.constraints.memory_fraction,
+    )
+    outcome = search(space, model, request.solver)
+    assert outcome.best is not None
+    prediction = predict(play(model, outcome.best.layout, outcome.best.assignment))
+    told = {}
+    for finished in (True, False):
+        outcome.finished = finished
+        told[finished] = alternatives(model, space, outcome, prediction=prediction, limits=request.solver)
+    assert len(told[False]) <= len({candidate.layout.mesh for candidate in outcome.runners_up})
+    assert len(told[False]) < len(told[True])
