@@ -27,6 +27,8 @@ TYPICAL: Final[Mapping[str, float]] = {
     "step_seconds": 1e-3,
 }
 """Sizes by which effects vary between programs; paces vary by about themselves."""
+ATTENTION: Final = "attention"
+"""How effects of fused attention begin, by generation of devices."""
 STEP: Final = 0.1
 """Share of the typical size by which derivatives are taken."""
 
@@ -120,17 +122,19 @@ def _prior(
     """Return the median of the effect in programs of the same kind that other sources ran; else neutral."""
     if parameter.effect == "spread":
         return parameter.neutral
-    is_eager = parameter.program in EAGER
     peers = [
-        one.value
+        one
         for one in parameters
-        if one.effect == parameter.effect
-        and one.program != parameter.program
+        if one.program != parameter.program
         and one.is_fitted
-        and (one.program in EAGER) == is_eager
+        and (one.program in EAGER) == (parameter.program in EAGER)
         and any(run.source != source and run.rests_on(one, parameters) for run in runs)
     ]
-    return median(peers) if peers else parameter.neutral
+    same = [one.value for one in peers if one.effect == parameter.effect]
+    # Kernels of attention are of one age on all devices.
+    is_attention = parameter.effect.startswith(ATTENTION)
+    near = [one.value for one in peers if is_attention and one.effect.startswith(ATTENTION)]
+    return median(same or near or [parameter.neutral])
 
 
 def _solved(fit: _Fit) -> Floats:

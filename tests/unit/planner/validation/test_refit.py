@@ -75,3 +75,17 @@ def test_a_sample_is_spread_over_all_runs() -> None:
     assert sampled(list(runs()), 4)[0] == runs()[0]
     assert len(sampled(list(runs()), 4)) == 4
     assert len(sampled(list(runs()), 100)) == len(runs())
+
+
+def test_attention_on_another_generation_tells_more_than_nothing() -> None:
+    asked = [
+        Evaluator().outcome(
+            row(framework=framework, source=source, device=device, zero_stage=zero, tp="1", dp="8")
+        )
+        for framework, source, device, zero in (
+            ("llm-foundry/Composer FSDP", "one", "A100", "3"),
+            ("nanotron", "two", "H100", "1"),
+        )
+    ]
+    values = {(one.program, one.effect): one.value for one in parameters_without("one", timed_runs(asked))}
+    assert values["composer", "attention_ampere"] == values["nanotron", "attention_hopper"]
