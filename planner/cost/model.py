@@ -15,7 +15,7 @@ from planner.cost.collective import CollectiveCosts
 from planner.cost.compute import KernelCosts
 from planner.cost.geometry import EXPERT_AXES, axis_stride
 from planner.cost.group_bridge import GroupBridge
-from planner.cost.layer import LayerClock, LayerPasses
+from planner.cost.layer import LayerClock, LayerPasses, model_flops
 from planner.cost.layout_costs import LayoutCosts, PartCost, Run, fixed_part, layer_class
 from planner.cost.memory import (
     StateBytes,
@@ -34,7 +34,7 @@ from planner.legality import Setting
 from planner.optimizers import WeightShapes
 from planner.profile import Profile
 from planner.strategy import Batch, Layout, Mesh, Recompute, ScheduleName, Sharding
-from planner.units import Bytes, FlopsPerSecond, Seconds
+from planner.units import NANOSECONDS_PER_SECOND, Bytes, FlopsPerSecond, Seconds
 from planner.workload.frozen import BASE_BYTES
 from planner.workload.layers import EMBEDDING, Cut, Layer
 from planner.workload.weights import Holding, Holdings, holdings
@@ -43,6 +43,9 @@ HOST_ERROR: Final = 0.7
 """Relative error of times that the host spends: they differ between hosts and versions."""
 ROUNDING_NS: Final = 2
 """Most by which rounding a layer's passes one by one exceeds rounding sums of them."""
+
+ROUNDING: Final = 1e-9
+"""Relative margin for sums in floating point."""
 
 DENSE_AXES: Final = ("tensor_parallel", "context_parallel")
 """Axes over which every layer exchanges something."""
@@ -168,6 +171,20 @@ class CostModel:
         stages = mesh.pipeline_parallel
         waits = floor.least_ns * (stages - 1) * (stages - 2) // 2
         return (batch.num_micro_batches * floor.work_ns + waits) // stages
+
+    def ideal_ns(self, num_devices: int) -> int:
+        """Return a step time that no plan undercuts: all useful FLOP at the best rate of any kernel."""
+        setting, pace = self.setting, self.setting.framework.pace
+        flops = model_flops(
+            [(run.layer, run.count) for run in setting.workload.runs],
+            sequence_length=setting.job.sequence_length or 1,
+            samples=setting.job.global_batch_size,
+        )
+        fastest = min(
+            1.0, pace.products, pace.attention_ampere, pace.attention_hopper, pace.unfused_attention
+        )
+        seconds = flops / num_devices / self.kernels.best_flops_per_second() * fastest
+        return int(seconds * NANOSECONDS_PER_SECOND * (1 - ROUNDING))
 
     def passes(self, mesh: Mesh, micro_batch_size: int) -> Mapping[Layer, LayerPasses]:
         """Return the passes of every layer on a mesh."""

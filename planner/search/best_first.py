@@ -194,8 +194,8 @@ class _Search:
         left = [*self._unproven_ns, *(node.bound_ns for node in (*self._open[:1], *self._put_off))]
         left = [bound for bound in left if best is None or bound < best.makespan_ns]
         if self._unpriced:
-            # What was not even looked at leaves no bound but zero.
-            left.append(0)
+            # What was not even looked at leaves no bound but that of ideal work.
+            left.append(self._model.ideal_ns(self._space.num_devices))
         self.outcome.finished = not left or (best is not None and self._is_settled(min(left)))
         if best is not None:
             left.append(best.makespan_ns)

@@ -5,11 +5,15 @@ from dataclasses import replace
 import pytest
 
 from planner.cluster_presets import cluster_from_preset
+from planner.cost.model import CostModel
+from planner.frameworks import framework_by_name
 from planner.job import Constraints, Job, Precision, SolverLimits
 from planner.plan import Status
 from planner.planning import PlanRequest, evaluate_plan
 from planner.profile import builtin_profile
+from planner.setting import Setting
 from planner.strategy import ShortPlan
+from planner.units import NANOSECONDS_PER_SECOND
 from planner.workload.presets import preset_names, preset_workload
 from planner.workload.samples import has_sequence, with_samples
 
@@ -81,3 +85,24 @@ def test_utilisation_is_that_of_the_format_that_products_compute_in(precision: P
     for prediction, name in ((plain, "bf16"), (narrow, "fp8")):
         rate = prediction.model_flops_per_second_per_device
         assert prediction.mfu == pytest.approx(rate / peaks[name])
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_no_plan_undercuts_ideal_work(name: str) -> None:
+    request = request_for(name)
+    model = CostModel(
+        setting=Setting(
+            workload=request.workload,
+            cluster=request.cluster,
+            job=request.job,
+            framework=framework_by_name(request.job.framework),
+        ),
+        group=request.cluster.node_groups[0],
+        profiles=request.profiles,
+        memory_fraction=1.0,
+    )
+    ideal_seconds = model.ideal_ns(8) / NANOSECONDS_PER_SECOND
+    for plan in (ShortPlan(data_parallel=8, micro_batch_size=8), ShortPlan(data_parallel=8)):
+        prediction = evaluate_plan(request, plan).prediction
+        assert prediction is not None
+        assert 0 < ideal_seconds <= prediction.step_time_seconds
