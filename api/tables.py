@@ -190,3 +190,15 @@ class DeviceRow(Base):
     architecture: Mapped[str | None]
     memory_bytes: Mapped[int] = mapped_column(BigInteger)
     details: Mapped[dict[str, Any]]
+
+
+class TrialRow(Base):
+    """One plan that was run for some steps, and what was measured against what was predicted."""
+
+    __tablename__ = "trials"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    result_id: Mapped[UUID | None] = mapped_column(index=True)
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    device: Mapped[str]
+    report: Mapped[dict[str, Any]]

@@ -16,6 +16,7 @@ from api.stores.devices import DatabaseDeviceStore, DeviceStore
 from api.stores.plans import DatabasePlanStore, PlanStore
 from api.stores.profile_chunks import DatabaseProfileChunkStore, ProfileChunkStore
 from api.stores.profiles import DatabaseProfileStore, ProfileStore
+from api.stores.trials import DatabaseTrialStore, TrialStore
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,6 +28,7 @@ class Workspace:
     profiles: ProfileStore
     profile_chunks: ProfileChunkStore
     devices: DeviceStore
+    trials: TrialStore
     library: ProfileLibrary
 
     def is_migrated(self) -> bool:
@@ -55,6 +57,7 @@ def open_workspace(database_url: str, *, seeds: bool = False) -> Workspace:
         profiles=profiles,
         profile_chunks=DatabaseProfileChunkStore(sessions),
         devices=DatabaseDeviceStore(sessions),
+        trials=DatabaseTrialStore(sessions),
         library=ProfileLibrary(store=profiles, seeds=seeds),
     )
 

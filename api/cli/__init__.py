@@ -16,6 +16,8 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "frameworks": ("api.cli.frameworks", "List the training frameworks, or show what one does."),
     "profiles": ("api.cli.profiles", "List, show, import or delete measurements."),
     "profile": ("api.cli.profile", "Measure this machine, so that it can be planned for."),
+    "trial": ("api.cli.trial", "Run a plan for some steps, predicted against measured."),
+    "trials": ("api.cli.trials", "List the plans that were run, or show one."),
     "trace": ("api.cli.trace", "Describe a torch module of your own, so that it can be planned for."),
     "validate": ("api.cli.validate", "Report how far predictions lie from published measurements."),
     "serve": ("api.cli.serve", "Serve the HTTP API and the web form."),
