@@ -20,6 +20,7 @@ class ProgramPace:
     memory_passes: float = 1.0
     unfused_attention: float = 1.0
     misaligned_attention: float = 1.0
+    sink_attention: float = 1.0
     tensor_parallel: float = 1.0
     expert_parallel: float = 1.0
     data_parallel: float = 1.0

@@ -40,6 +40,9 @@ EFFECTS: Final[Mapping[str, Effect]] = MappingProxyType(
         "misaligned_attention": Effect(
             unit=PACE, meaning="products of an unfused core whose heads are no multiple of 16 bytes wide"
         ),
+        "sink_attention": Effect(
+            unit=PACE, meaning="fused attention with a learnt sink in its softmax, on top of fused attention"
+        ),
         "tensor_parallel": Effect(
             unit=PACE,
             meaning="visible tensor-parallel collectives: overlap hides them, waiting lengthens them",
@@ -147,7 +150,7 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
     *_of("megatron-lm", KORTHIKANTI, spread=0.6),
     *_of("megatron-lm-te", SIMUMAX, tensor_parallel=1.6, expert_parallel=2.2),
     *_of("megatron-bridge", DGXC, products=1.05, tensor_parallel=0.5, pass_seconds=0.0),
-    *_of("megatron-bridge", BRIDGE, expert_parallel=0.6),
+    *_of("megatron-bridge", BRIDGE, expert_parallel=0.6, sink_attention=9.0),
     *_of("nemo", DGXC, expert_parallel=1.5, spread=0.9),
     *_of("nemo-24", NEMO_24, spread=1.2),
     *_of(
@@ -155,6 +158,7 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
         BRIDGE_26_06,
         products=1.0,
         memory_passes=0.6,
+        sink_attention=4.0,
         expert_parallel=0.1,
     ),
     *_of("megatron-deepspeed", VTRAIN, launch_seconds=6.8e-5, step_seconds=5e-4),

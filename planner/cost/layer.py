@@ -209,7 +209,8 @@ class LayerClock:
         rings = _partners(op, phase, operators)
         blocks = 1 + max((ring.count for ring in rings), default=0)
         block = replace(op, key_length=op.key_length // blocks)
-        estimate = self.kernels.attention(block, phase=phase).scaled(blocks * self.attention_pace)
+        pace = self.attention_pace * (self.framework.pace.sink_attention if op.sinks else 1.0)
+        estimate = self.kernels.attention(block, phase=phase).scaled(blocks * pace)
         core = booked(estimate, cause=Cause.COMPUTE, family=Family.ATTENTION)
         behind = core.seconds * (blocks - 1) / blocks
         return [core, *(exposed(self._collective(ring), behind_seconds=behind) for ring in rings)]

@@ -31,11 +31,6 @@ class Software:
     precision: Precision = Precision.BF16
 
     @property
-    def fuses_sinks(self) -> bool:
-        """Whether its fused attention has learnt sinks: earlier releases take an unfused core's time."""
-        return self.program == "megatron-bridge-26.06"
-
-    @property
     def traits(self) -> Framework:
         """The traits of the framework."""
         return traits_of(self.framework, self.program)
@@ -113,8 +108,6 @@ PRECISIONS: Final[Mapping[str, Precision]] = {
 RECIPE_ADAPTERS: Final = Trainable(kind=TrainableKind.LORA, rank=16, targets=("linear_qkv",))
 """Adapters of the performance recipes of NeMo and Megatron Bridge, where a row says no more than LoRA."""
 MIXED: Final = "amp_"
-SINKS: Final = ("gpt-oss", "gpt oss", "gpt_oss")
-"""Models whose softmax has a learnt sink, which fused kernels got late."""
 FLASHLESS_DEVICES: Final = ("V100", "P100", "P4", "T4", "RTX-2080")
 """Devices before Ampere, which the flash-attention kernels do not run on."""
 
@@ -143,7 +136,7 @@ def job_of(reader: Reader, software: Software) -> Job:
         framework=software.framework,
         framework_version=software.program,
         trainable=_trainable(reader),
-        attention=_attention(reader, software, software.traits.default_attention(precision)),
+        attention=_attention(reader, software.traits.default_attention(precision)),
     )
 
 
@@ -183,10 +176,9 @@ def _trainable(reader: Reader) -> Trainable:
     return reader.default("trainable", RECIPE_ADAPTERS)
 
 
-def _attention(reader: Reader, software: Software, usual: AttentionKind) -> AttentionKind:
+def _attention(reader: Reader, usual: AttentionKind) -> AttentionKind:
     row = reader.row
-    has_sinks = row.text("model").lower().startswith(SINKS)
-    if row.text("device").startswith(FLASHLESS_DEVICES) or (has_sinks and not software.fuses_sinks):
+    if row.text("device").startswith(FLASHLESS_DEVICES):
         usual = AttentionKind.UNFUSED
     is_flash = reader.flag("flash_attn", default=usual is AttentionKind.FLASH)
     return AttentionKind.FLASH if is_flash else AttentionKind.UNFUSED

@@ -42,6 +42,7 @@ class LocalAttention:
     causal: bool = True
     window: int | None = None
     chunk: int | None = None
+    sinks: bool = False
     memory_length: int | None = None
     name: str = "attention"
     made_by: Module = Module.ATTENTION
@@ -112,6 +113,7 @@ def _flash(attention: LocalAttention) -> AttentionCore:
         causal=attention.causal,
         window=attention.window,
         chunk=attention.chunk,
+        sinks=attention.sinks,
         saved=(
             _projected("query", attention.query_bytes, attention),
             _projected("key", attention.key_bytes, attention),

@@ -123,7 +123,8 @@ class AttentionCore:
 
     It saves Q, K, V and the output's log-sum-exp; the output is saved by the product that uses it.
     A query sees the ``window`` keys before it (as many on either side without a causal mask), or the
-    keys of its own ``chunk`` alone; None for all.
+    keys of its own ``chunk`` alone; None for all. With ``sinks`` every head has one more score, learnt, in
+    its softmax.
     """
 
     name: str
@@ -139,6 +140,7 @@ class AttentionCore:
     window: int | None = None
     chunk: int | None = None
     forward_only: bool = False
+    sinks: bool = False
     saved: Saved = ()
 
     @property

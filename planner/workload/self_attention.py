@@ -209,6 +209,7 @@ class SelfAttention(PlainLayer):
             causal=self.causal,
             window=self.window,
             chunk=self.chunk,
+            sinks=self.sinks,
         )
 
     def _local_kv_heads(self, tensor_parallel: int) -> int:

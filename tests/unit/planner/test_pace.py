@@ -11,9 +11,11 @@ from planner.job import AttentionKind
 from planner.pace import AS_MEASURED, ProgramPace
 from planner.profile import Estimate, Provenance
 from planner.strategy import Recompute
+from planner.workload.block import BlockLayer
 from planner.workload.ends import HeadLayer
 from planner.workload.layers import Cut, Layer
 from planner.workload.operators import AttentionCore, CollectivePass, MatrixProduct, MemoryPass, Phase
+from planner.workload.self_attention import SelfAttention
 from planner.workload.traced import TracedLayer, TracedPass, Volume
 from planner.workload.transformer import DecoderLayer
 
@@ -113,3 +115,12 @@ def test_heads_of_an_odd_width_are_slow_in_an_unfused_core_alone() -> None:
     assert seconds(DECODER, pace=slow) == seconds(DECODER)
     fused = replace(CUT, attention=AttentionKind.FLASH)
     assert seconds(odd, pace=slow, cut=fused) == seconds(odd, cut=fused)
+
+
+def test_a_learnt_sink_slows_a_fused_core_alone() -> None:
+    slow, fused = ProgramPace(sink_attention=9.0), replace(ALONE, attention=AttentionKind.FLASH)
+    attention = SelfAttention(hidden=64, heads=4, kv_heads=4, head_dim=16)
+    sinking, plain = (BlockLayer(branches=(replace(attention, sinks=sinks),)) for sinks in (True, False))
+    cores_in_both_passes = 2
+    assert seconds(sinking, pace=slow, cut=fused) == seconds(plain, cut=fused) + 8 * cores_in_both_passes
+    assert seconds(plain, pace=slow, cut=fused) == seconds(plain, cut=fused)

@@ -126,18 +126,3 @@ def test_a_row_trains_adapters_where_its_notes_say_so(notes: str, has_adapters: 
     reader = Reader(row=row(notes=notes))
     assert job_of(reader, software_of(reader)).trainable.has_adapters is has_adapters
     assert ("trainable" in reader.assumed) is has_adapters
-
-
-@pytest.mark.parametrize(
-    ("model", "release", "attention"),
-    [
-        ("GPT OSS 120B", "26.02", AttentionKind.UNFUSED),
-        ("GPT OSS 120B", "26.06", AttentionKind.FLASH),
-        ("Qwen3_30B_a3B", "26.02", AttentionKind.FLASH),
-    ],
-)
-def test_attention_with_sinks_is_fused_late(model: str, release: str, attention: AttentionKind) -> None:
-    reader = Reader(
-        row=row(model=model, framework=f"Megatron-Bridge {release} NeMo Container", flash_attn="")
-    )
-    assert job_of(reader, software_of(reader)).attention is attention
