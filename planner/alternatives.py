@@ -30,6 +30,8 @@ NEAR_ENOUGH: Final = 0.02
 """Relative gap at which a smaller search may end: below what its answer is told apart by."""
 TIME_SHARE: Final = 0.1
 """Share of the time limit that all smaller searches have together."""
+MOST_TIME: Final[Seconds] = 10.0
+"""What they have at the most, however long the search may take."""
 FEW_DEVICES: Final = 64
 """Up to so many devices a search over all their meshes takes a moment."""
 STAGE_DEGREES: Final = (
@@ -102,7 +104,7 @@ def alternatives(
     """
     best = outcome.best
     assert best is not None
-    ends_at = time.monotonic() + TIME_SHARE * limits.time_limit_seconds
+    ends_at = time.monotonic() + min(TIME_SHARE * limits.time_limit_seconds, MOST_TIME)
     again = _Again(model=model, space=space, limits=limits, ends_at=ends_at)
     latest_ns = int(prediction.step_time_interval_seconds[1] * NANOSECONDS_PER_SECOND)
     listed = _Listed(setting=space.setting, known=[full_plan(best.layout, best.assignment, space.setting)])

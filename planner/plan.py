@@ -170,6 +170,23 @@ class NearestFit:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Sensitivity:
+    """What a changed request comes to, solved again: JSON pointer to new value, None for left out.
+
+    Without a plan (``status`` says why) there is nothing to compare.
+    """
+
+    why: str
+    change: Mapping[str, object]
+    status: Status
+    plan: TrainingPlan | None
+    step_time_seconds: Seconds | None
+    relative_change: float | None
+    """Of the step time."""
+    changes_plan: bool | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class UsedProfile:
     """A profile that a prediction was made from."""
 
@@ -204,3 +221,5 @@ class Result:
     warnings: tuple[str, ...] = ()
     shortage: tuple[Shortage, ...] = ()
     nearest_fit: NearestFit | None = None
+    sensitivity: tuple[Sensitivity, ...] | None = None
+    """None where nobody asked."""

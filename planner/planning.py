@@ -85,6 +85,22 @@ def plan_training(request: PlanRequest, *, progress: Callable[[Progress], None] 
     return _result(request, Status.UNKNOWN, warnings=("the time limit ended the search before any plan fit",))
 
 
+def best_plan(request: PlanRequest) -> Result:
+    """Return the fastest plan with its certificate alone: no prediction, no alternatives, no reasons."""
+    space = searched_space(request)
+    outcome = search(space, _cost_model(request, space.setting), request.solver)
+    best = outcome.best
+    if best is None:
+        return _result(request, Status.INFEASIBLE if outcome.finished else Status.UNKNOWN)
+    certificate = certify(outcome, best, dimensions=dimensions(space))
+    return _result(
+        request,
+        Status.OPTIMAL if certificate.proven_optimal else Status.FEASIBLE,
+        plan=full_plan(best.layout, best.assignment, space.setting),
+        certificate=certificate,
+    )
+
+
 def evaluate_plan(request: PlanRequest, plan: TrainingPlan | ShortPlan) -> Result:
     """Return the prediction for a plan that the caller fixes; an illegal one gets its violations."""
     setting = _setting(request)
@@ -183,13 +199,10 @@ def _nearest_fit(request: PlanRequest) -> NearestFit | None:
         growth = grown_cluster(request.cluster, factor, group=_picked_group(request))
         if growth is None:
             return None
-        grown = replace(request, cluster=growth.cluster)
-        space = searched_space(grown)
-        model = _cost_model(grown, space.setting)
-        outcome = search(space, model, replace(grown.solver, relative_gap=1.0))
-        if outcome.best is not None:
-            plan = full_plan(outcome.best.layout, outcome.best.assignment, space.setting)
-            return NearestFit(change=growth.change, plan=plan)
+        limits = replace(request.solver, relative_gap=1.0)
+        found = best_plan(replace(request, cluster=growth.cluster, solver=limits))
+        if found.plan is not None:
+            return NearestFit(change=growth.change, plan=found.plan)
         factor *= 2
     return None
 

@@ -20,6 +20,7 @@ Examples:
       --job trainable='{"kind": "lora", "rank": 16, "base_dtype": "nf4"}'
   meshplan plan REQUEST.json --fix tensor_parallel=8 --bound pipeline_parallel=1..8 --json
   cat REQUEST.json | meshplan plan - --time-limit 5
+  meshplan plan REQUEST.json --fix tensor_parallel=8 --explain --sensitivity
 
 REQUEST.json is a request as POST /v1/plans takes it, - is standard input; options are laid over it.
 Exit codes: 0 a plan, 1 nothing fits, 2 bad input, 3 the time limit ended the search without any plan.
@@ -37,6 +38,13 @@ Exit codes: 0 a plan, 1 nothing fits, 2 bad input, 3 the time limit ended the se
 @click.option("--allow", multiple=True, metavar="CONSENT", help="Consent to: quantized_communication, …")
 @click.option("--time-limit", type=float, metavar="SECONDS", help="End the search then. [default: 30]")
 @click.option("--relative-gap", type=float, metavar="X", help="Gap that is good enough. [default: 0]")
+@click.option("--explain", is_flag=True, default=None, help="Solve again without each limit that may bind.")
+@click.option(
+    "--sensitivity",
+    is_flag=True,
+    default=None,
+    help="Solve again with more memory, network, devices and sequence.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Write the result document and nothing else.")
 def command(
     request_file: str | None,

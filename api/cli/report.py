@@ -17,6 +17,7 @@ from api.pages.plan_words import plan_line, plan_sentences, world_size
 from api.pages.proof import certificate_view, provenance_view
 from api.pages.quantities import bytes_scale, count, percent
 from api.pages.request_summary import request_summary, words
+from api.pages.sensitivity import sensitivity_rows
 from api.pages.shortage import shortage_rows
 from api.pages.stage_table import SHOWN_STAGES, stage_rows
 from api.pages.time_chart import time_chart
@@ -55,6 +56,7 @@ def sections(document: Document) -> Iterator[RenderableType]:
     yield from _proof(document)
     yield from _sentences("Why", [entry["text"] for entry in document["explanation"]])
     yield from _alternatives(document)
+    yield from _sensitivity(document)
     yield from _provenance(document)
     yield from _sentences("Warnings", document["warnings"])
 
@@ -175,6 +177,15 @@ def _alternatives(document: Document) -> Iterator[RenderableType]:
         for row in rows:
             table.add_row(row.why, row.step_time, row.change, row.plan)
         yield _titled("Alternatives", table)
+
+
+def _sensitivity(document: Document) -> Iterator[RenderableType]:
+    rows = sensitivity_rows(document)
+    if rows:
+        table = _grid("", "step time", "", "best plan then")
+        for row in rows:
+            table.add_row(row.why, row.step_time, row.change, row.plan)
+        yield _titled("Solved again", table)
 
 
 def _provenance(document: Document) -> Iterator[RenderableType]:

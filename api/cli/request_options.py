@@ -67,6 +67,8 @@ PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "memory_fraction": ("constraints", "memory_fraction"),
     "time_limit": ("solver", "time_limit_seconds"),
     "relative_gap": ("solver", "relative_gap"),
+    "explain": ("solver", "explain"),
+    "sensitivity": ("solver", "sensitivity"),
 }
 """The field of the request that an option fills."""
 

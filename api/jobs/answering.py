@@ -29,6 +29,7 @@ from planner.planning import (
     plan_training,
 )
 from planner.relatives import devices_that_speak_for
+from planner.sensitivity import with_sensitivity
 
 MAX_DRAWN_PASSES: Final = 500_000
 """Operations that a trace has at the most: about 100 MB of JSON."""
@@ -136,7 +137,12 @@ def _result(document: AnyRequestDocument, request: PlanRequest, *, on_progress: 
         plan = document.plan.to_plan()
         refuse_endless(plan, job=request.job, cluster=request.cluster)
         return evaluate_plan(request, plan)
-    return plan_training(request, progress=on_progress)
+    return with_sensitivity(
+        request,
+        plan_training(request, progress=on_progress),
+        explain=document.solver.explain,
+        sensitivity=document.solver.sensitivity,
+    )
 
 
 def _profiles(

@@ -15,6 +15,7 @@ SECTIONS: Final = (
     ("/profiles", "provenance", "provenance"),
     ("/certificate", "certificate", "certificate"),
     ("/alternatives", "alternatives", "alternatives"),
+    ("/sensitivity", "sensitivity", "solved again"),
     ("/plan/stages", "stages", "stages"),
     ("/plan", "plan", "the plan"),
     ("/violations", "violations", "broken rules"),

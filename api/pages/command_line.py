@@ -29,6 +29,11 @@ REPEATED: Final[Mapping[str, tuple[str, ...]]] = {
     "--profile": ("profiles",),
 }
 """Options for lists, given once for each entry."""
+FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "--explain": ("solver", "explain"),
+    "--sensitivity": ("solver", "sensitivity"),
+}
+"""Options without a value, for what a request turns on."""
 OF_A_SEARCH: Final = frozenset({"--time-limit", "--relative-gap"})
 DEVICES: Final = ("cluster", "num_devices")
 BOUNDS: Final = ("constraints", "bounds")
@@ -52,6 +57,9 @@ def _options(rest: Remainder, *, is_evaluation: bool) -> Iterator[str]:
         if value is not None:
             devices = f":{rest.take(DEVICES)}" if option == "--cluster" else ""
             yield from (option, f"{value}{devices}")
+    for option, path in FLAGS.items():
+        if not is_evaluation and rest.take(path):
+            yield option
     yield from _choices(rest, "--plan", PLAN_PATH) if is_evaluation else _choices(rest, "--fix", FIXED_PATH)
     for word, (smallest, largest) in (rest.take(BOUNDS) or {}).items():
         yield from ("--bound", f"{word}={smallest}..{largest}")

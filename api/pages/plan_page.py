@@ -15,6 +15,7 @@ from api.pages.plan_words import Tile, axis_tiles, choice_tiles, plan_sentences,
 from api.pages.proof import CertificateView, ProvenanceView, certificate_view, provenance_view
 from api.pages.quantities import count
 from api.pages.request_summary import RequestSummary, request_summary
+from api.pages.sensitivity import SensitivityRow, sensitivity_rows
 from api.pages.shortage import (
     NearestFitView,
     ShortageRow,
@@ -73,6 +74,7 @@ class PlanPage:
     timeline: TimelineDrawing | None
     citations: tuple[Citation, ...]
     alternatives: tuple[AlternativeRow, ...]
+    sensitivity: tuple[SensitivityRow, ...]
     certificate: CertificateView | None
     provenance: ProvenanceView | None
     shortage: tuple[ShortageRow, ...]
@@ -109,6 +111,7 @@ def plan_page(
         timeline=timeline_drawing(timeline),
         citations=tuple(map(citation, document.get("explanation") or ())),
         alternatives=alternative_rows(document),
+        sensitivity=sensitivity_rows(document),
         certificate=certificate_view(document.get("certificate")),
         provenance=provenance_view(document),
         shortage=shortage_rows(document),

@@ -6,7 +6,7 @@ from pydantic import Discriminator, Field, Tag
 
 from api.schemas.cluster import ClusterDocument
 from api.schemas.constraints import ConstraintsDocument, EvaluationConstraintsDocument
-from api.schemas.document import EXPERIMENTAL, InputDocument, Name, Number, Quantity, Share
+from api.schemas.document import EXPERIMENTAL, Flag, InputDocument, Name, Number, Quantity, Share
 from api.schemas.flat import ShortPlanDocument
 from api.schemas.job import JobDocument
 from api.schemas.model import ModelDocument
@@ -39,6 +39,21 @@ class SolverDocument(InputDocument):
         return SolverLimits(time_limit_seconds=self.time_limit_seconds, relative_gap=self.relative_gap)
 
 
+class PlanSolverDocument(SolverDocument):
+    """When a search may stop, and what is solved again after it, in what is left of its time."""
+
+    explain: Flag = Field(
+        default=False,
+        description="Take away what may bind, one by one, and say what that is worth.",
+        json_schema_extra=EXPERIMENTAL,
+    )
+    sensitivity: Flag = Field(
+        default=False,
+        description="Solve with more memory, a faster network, more devices, a longer sequence.",
+        json_schema_extra=EXPERIMENTAL,
+    )
+
+
 ProfileNames = Annotated[tuple[Name, ...], Field(min_length=1, max_length=100)]
 PROFILES_USED = "Names of the measurements that may be used; null: the best for each device."
 
@@ -51,7 +66,7 @@ class PlanRequestDocument(InputDocument):
     job: JobDocument
     objective: ObjectiveDocument = ObjectiveDocument()
     constraints: ConstraintsDocument = ConstraintsDocument()
-    solver: SolverDocument = SolverDocument()
+    solver: PlanSolverDocument = PlanSolverDocument()
     profiles: ProfileNames | None = Field(default=None, description=PROFILES_USED)
 
     def normalised(self) -> dict[str, Any]:

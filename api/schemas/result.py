@@ -12,7 +12,16 @@ from api.schemas.document import EXPERIMENTAL, OutputDocument
 from api.schemas.plan import PlanDocument
 from api.schemas.prediction import PredictionDocument
 from api.schemas.problem import ProblemDocument
-from planner.plan import Alternative, Explanation, NearestFit, Result, Shortage, Status, UsedProfile
+from planner.plan import (
+    Alternative,
+    Explanation,
+    NearestFit,
+    Result,
+    Sensitivity,
+    Shortage,
+    Status,
+    UsedProfile,
+)
 from planner.planning import Progress
 from planner.strategy import Violation
 
@@ -116,6 +125,34 @@ class NearestFitDocument(OutputDocument):
         return cls(change=dict(fit.change), plan=PlanDocument.from_plan(fit.plan))
 
 
+class SensitivityDocument(OutputDocument):
+    """What a changed request comes to, solved again."""
+
+    why: str = Field(description="What was changed, in words.")
+    change: dict[str, Any] = Field(
+        description="From JSON pointers into the request to new values, null for left out; a preset's node "
+        "groups are those that GET /v1/clusters shows for it."
+    )
+    status: Status = Field(description="How that search ended.")
+    step_time_seconds: float | None = Field(description="Of the best plan then; null without one.")
+    relative_change: float | None = Field(description="Of the step time: -0.1 is a tenth less.")
+    changes_plan: bool | None = Field(description="Whether the best plan is another one then.")
+    plan: PlanDocument | None
+
+    @classmethod
+    def from_sensitivity(cls, sensitivity: Sensitivity) -> Self:
+        """Return the document of a changed request."""
+        return cls(
+            why=sensitivity.why,
+            change=dict(sensitivity.change),
+            status=sensitivity.status,
+            step_time_seconds=sensitivity.step_time_seconds,
+            relative_change=sensitivity.relative_change,
+            changes_plan=sensitivity.changes_plan,
+            plan=None if sensitivity.plan is None else PlanDocument.from_plan(sensitivity.plan),
+        )
+
+
 class ProgressDocument(OutputDocument):
     """How far a search has come."""
 
@@ -153,6 +190,11 @@ class ResultDocument(OutputDocument):
     warnings: tuple[str, ...] = ()
     shortage: tuple[ShortageDocument, ...] = ()
     nearest_fit: NearestFitDocument | None = None
+    sensitivity: tuple[SensitivityDocument, ...] | None = Field(
+        default=None,
+        description="Changed requests, solved again, where solver.explain or .sensitivity asked for them.",
+        json_schema_extra=EXPERIMENTAL,
+    )
     progress: ProgressDocument | None = Field(
         default=None, description="While the search runs.", json_schema_extra=EXPERIMENTAL
     )
@@ -187,7 +229,14 @@ class ResultDocument(OutputDocument):
             nearest_fit=None
             if result.nearest_fit is None
             else NearestFitDocument.from_fit(result.nearest_fit),
+            sensitivity=_sensitivity(result),
         )
+
+
+def _sensitivity(result: Result) -> tuple[SensitivityDocument, ...] | None:
+    if result.sensitivity is None:
+        return None
+    return tuple(map(SensitivityDocument.from_sensitivity, result.sensitivity))
 
 
 def _prediction(result: Result) -> PredictionDocument | None:

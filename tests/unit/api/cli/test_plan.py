@@ -101,6 +101,35 @@ def test_options_are_laid_over_the_file(meshplan: Command) -> None:
     assert ended.document["plan"]["mesh"]["tensor_parallel"] == 2
 
 
+def test_what_binds_and_what_would_help_are_solved_again(meshplan: Command) -> None:
+    asked = (*SHORT, "--fix", "micro_batch_size=1", "--explain", "--sensitivity")
+    document = meshplan("plan", *asked, "--json").document
+    assert document["request"]["solver"]["explain"]
+    whys = [entry["why"] for entry in document["sensitivity"]]
+    assert whys[1:] == [
+        "micro_batch_size left free",
+        "One more GiB of memory per device",
+        "Twice the devices",
+        "Twice the sequence length",
+    ]
+    cited = {entry["pointer"] for entry in document["explanation"]}
+    assert {"/sensitivity/0", "/sensitivity/1"} <= cited
+    told = meshplan("plan", *asked).output
+    for words in ("Solved again", "Keeping micro_batch_size at 1 binds", "Twice the sequence length"):
+        assert words in told
+
+
+def test_nothing_is_solved_again_unless_asked(meshplan: Command) -> None:
+    assert meshplan("plan", *SHORT, "--json").document["sensitivity"] is None
+    assert "Solved again" not in meshplan("plan", *SHORT).output
+
+
+def test_other_plans_are_told_with_what_they_cost(meshplan: Command) -> None:
+    told = meshplan("plan", *SHORT).output
+    assert "Alternatives" in told
+    assert "On 1 of the 2 devices" in told
+
+
 def test_what_does_not_fit_is_said_exactly(meshplan: Command) -> None:
     ended = meshplan("plan", *TINY, "--json")
     assert ended.code == 1
@@ -209,5 +238,5 @@ def test_the_cluster_may_be_a_document(meshplan: Command, tmp_path: Path) -> Non
 def test_results_are_valid_by_the_published_schema(meshplan: Command) -> None:
     published = json.loads((Path(__file__).parents[4] / "docs" / "openapi.json").read_text())
     schema = {"$ref": "#/components/schemas/ResultDocument", "components": published["components"]}
-    for arguments in (SHORT, TINY):
+    for arguments in (SHORT, (*SHORT, "--explain", "--sensitivity"), TINY):
         jsonschema.validate(meshplan("plan", *arguments, "--json").document, schema)

@@ -224,6 +224,27 @@ def planned() -> dict[str, Any]:
     }
 
 
+def solved_again(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any field
+    """Return a result whose request was solved again with something changed; ``changes`` of that entry."""
+    document, entry = (
+        planned(),
+        {
+            "why": "tensor_parallel left free",
+            "change": {"/constraints/fixed/tensor_parallel": None},
+            "status": "optimal",
+            "step_time_seconds": 120.0,
+            "relative_change": -0.128,
+            "changes_plan": True,
+            "plan": plan(),
+        },
+    )
+    sentence = {"text": "Keeping tensor_parallel at 4 binds.", "pointer": "/sensitivity/0"}
+    return document | {
+        "sensitivity": [entry | changes],
+        "explanation": [*document["explanation"], sentence],
+    }
+
+
 def evaluated() -> dict[str, Any]:
     """Return the result of an evaluation whose plan needs more memory than there is."""
     document = planned() | {

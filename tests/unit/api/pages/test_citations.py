@@ -17,6 +17,7 @@ from api.pages.citations import anchor_of, citation
         ("/plan/mesh/tensor_parallel", "plan"),
         ("/certificate/lower_bound", "certificate"),
         ("/alternatives/0", "alternatives"),
+        ("/sensitivity/0", "sensitivity"),
         ("/request/constraints/memory_fraction", "request"),
         ("/something/new", "plan"),
         ("", "plan"),

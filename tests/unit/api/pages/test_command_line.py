@@ -51,6 +51,13 @@ def test_a_short_request_is_told_in_options() -> None:
     )
 
 
+def test_what_is_solved_again_is_told_by_flags() -> None:
+    solver = {"relative_gap": 0.1, "explain": True, "sensitivity": True}
+    command = meshplan_command(SHORT | {"solver": solver}, is_evaluation=False)
+    assert command.endswith(" --relative-gap 0.1 --explain --sensitivity")
+    assert _understood(shlex.split(command))["solver"] == solver
+
+
 def test_constraints_and_choices_are_options_too() -> None:
     constraints = {"fixed": {"tensor_parallel": 8, "recompute": {"mode": "full"}}, "forbid": ["offload"]}
     assert meshplan_command(SHORT | {"constraints": constraints}, is_evaluation=False).endswith(

@@ -8,13 +8,14 @@ import pytest
 from api.pages.plan_page import PlanPage, plan_page
 from api.pages.rendering import page_response
 from planner.plan import TimelineEvent
-from tests.unit.api.pages.documents import evaluated, illegal, infeasible, plan, planned
+from tests.unit.api.pages.documents import evaluated, illegal, infeasible, plan, planned, solved_again
 from tests.unit.api.pages.timelines import timeline
 
 HOSTILE = "<script>alert(1)</script>\"'&"
 VOID = {"meta", "link", "input", "br"}
 PAGES = {
     "plan": (planned(), False, timeline(virtual_stages=5, num_micro_batches=256)),
+    "solved-again": (solved_again(), False, ()),
     "evaluation": (evaluated(), True, timeline()),
     "illegal": (illegal(), True, ()),
     "infeasible": (infeasible(), False, ()),

@@ -73,7 +73,12 @@ def test_defaults_are_filled_in() -> None:
     normalised = PlanRequestDocument.model_validate(REQUEST).normalised()
     assert normalised["job"]["framework"] == "megatron-core"
     assert normalised["objective"] == {"minimize": "step_time", "deadline_seconds": None, "tokens": None}
-    assert normalised["solver"] == {"time_limit_seconds": 30.0, "relative_gap": 0.0}
+    assert normalised["solver"] == {
+        "time_limit_seconds": 30.0,
+        "relative_gap": 0.0,
+        "explain": False,
+        "sensitivity": False,
+    }
     assert normalised["model"] == {"preset": "llama-3-8b"}
 
 
