@@ -1,0 +1,147 @@
+"""Plans of two and four ranks run over gloo: numbers as of one process, bytes of states as predicted."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.api.cli.commands import Command
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 64,
+    "max_position_embeddings": 32,
+    "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": False,
+}
+TOLERANCE = 0.1
+TWO_RANKS = {
+    "whole replicas": ("data_parallel=2", "zero_stage=0"),
+    "optimizer sharded": ("data_parallel=2", "zero_stage=1"),
+    "all sharded, recomputed": ("data_parallel=2", "zero_stage=3", "recompute=full"),
+    "tensors split": ("tensor_parallel=2", "micro_batch_size=2", "sequence_parallel=false"),
+    "tensors and sequence split": ("tensor_parallel=2", "micro_batch_size=2", "sequence_parallel=true"),
+    "pipeline": ("pipeline_parallel=2", "schedule=1f1b"),
+    "all forward first": ("pipeline_parallel=2", "schedule=gpipe", "recompute=selective"),
+    "interleaved": ("pipeline_parallel=2", "schedule=interleaved", "virtual_stages=2"),
+}
+AXES = {
+    "whole replicas": {"data"},
+    "optimizer sharded": {"data"},
+    "all sharded, recomputed": {"data"},
+    "tensors split": {"tensor"},
+    "tensors and sequence split": {"tensor"},
+    "pipeline": {"pipeline"},
+    "all forward first": {"pipeline"},
+    "interleaved": {"pipeline"},
+}
+FOUR_RANKS = {
+    "split and all sharded": ("data_parallel=2", "tensor_parallel=2", "zero_stage=3", "micro_batch_size=2"),
+    "pipeline of sharded optimizers": ("data_parallel=2", "pipeline_parallel=2", "zero_stage=1"),
+}
+
+
+@pytest.fixture(scope="module")
+def meshplan(tmp_path_factory: pytest.TempPathFactory) -> Command:
+    folder = tmp_path_factory.mktemp("trials")
+    return Command(environment={"MESHPLAN_DATABASE_URL": f"sqlite:///{folder / 'meshplan.sqlite3'}"})
+
+
+def run(
+    plans: Mapping[str, tuple[str, ...]], *, ranks: int, meshplan: Command, folder: Path
+) -> dict[str, dict[str, Any]]:
+    """Return the reports of plans, each predicted and then run, by their names."""
+    config = folder / "config.json"
+    config.write_text(json.dumps(CONFIG))
+    files = []
+    for number, words in enumerate(plans.values()):
+        choices = [text for word in words for text in ("--plan", word)]
+        job = ("--global-batch", "4", "--sequence", "8", "--precision", "fp32", "--framework", "any")
+        ended = meshplan(
+            "evaluate", "--model", str(config), "--cluster", f"t4:{ranks}", *job, *choices, "--json"
+        )
+        assert ended.code == 0, ended.output
+        files.append(folder / f"{number}.json")
+        files[-1].write_text(ended.output)
+    ended = meshplan("trial", *map(str, files), "--device", "cpu", "--steps", "1", "--json")
+    assert ended.code == 0, ended.output + ended.errors
+    return dict(zip(plans, ended.document, strict=True))
+
+
+@pytest.fixture(scope="module")
+def reports(meshplan: Command, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    return run(TWO_RANKS, ranks=2, meshplan=meshplan, folder=tmp_path_factory.mktemp("two"))
+
+
+def check(report: Mapping[str, Any]) -> None:
+    """Hold a trial to one process's losses and to the predicted bytes of its states."""
+    numerics = report["numerics"]
+    assert numerics["agree"]
+    assert numerics["losses"] == pytest.approx(numerics["losses_of_one_process"], rel=1e-5)
+    assert numerics["losses"][2] < numerics["losses"][0]
+    for row in report["memory"]:
+        if row["part"] != "peak_allocated":
+            assert row["measured_bytes"] == pytest.approx(row["predicted_bytes"], rel=TOLERANCE), row
+    for stage in report["measured"]["stages"]:
+        memory = stage["memory_bytes"]
+        states = memory["parameters"] + memory["gradients"] + memory["optimizer"]
+        assert states < memory["peak_allocated"] < memory["process"]
+
+
+@pytest.mark.parametrize("name", TWO_RANKS)
+def test_a_plan_of_two_ranks_gives_the_losses_of_one_process_in_the_memory_predicted(
+    name: str, reports: dict[str, dict[str, Any]]
+) -> None:
+    report = reports[name]
+    check(report)
+    sent = {row["axis"] for stage in report["measured"]["stages"] for row in stage["communication"]}
+    assert sent == AXES[name]
+
+
+def test_recomputation_runs_forward_again(reports: dict[str, dict[str, Any]]) -> None:
+    def attention_cores(name: str) -> int:
+        rows = reports[name]["measured"]["stages"][0]["operators"]
+        return sum(
+            row["calls"]
+            for row in rows
+            if row["family"] == "attention" and not row["operator"].endswith("backward")
+        )
+
+    assert attention_cores("all sharded, recomputed") == 2 * attention_cores("whole replicas")
+
+
+def test_a_sharded_optimizer_hands_round_as_many_bytes_as_it_updates(
+    reports: dict[str, dict[str, Any]],
+) -> None:
+    report = reports["optimizer sharded"]
+    (stage,) = report["measured"]["stages"]
+    gathered = sum(row["bytes"] for row in stage["communication"] if "gather" in row["operation"])
+    reduced = sum(row["bytes"] for row in stage["communication"] if "reduce_scatter" in row["operation"])
+    assert gathered == reduced == 1.5 * stage["memory_bytes"]["parameters"]
+
+
+def test_trials_are_listed_and_shown_again(meshplan: Command, reports: dict[str, dict[str, Any]]) -> None:
+    listed = meshplan("trials", "list", "--json").document
+    first = reports["whole replicas"]
+    assert {row["id"] for row in listed} >= {report["id"] for report in reports.values()}
+    assert meshplan("trials", "show", first["id"], "--json").document == first
+    assert f"trial {first['id']}" in meshplan("trials", "show", first["id"]).output
+
+
+def test_plans_of_four_ranks_join_two_kinds_of_parallelism(meshplan: Command, tmp_path: Path) -> None:
+    reports = run(FOUR_RANKS, ranks=4, meshplan=meshplan, folder=tmp_path)
+    for report in reports.values():
+        check(report)
+    sent = [
+        {row["axis"] for stage in report["measured"]["stages"] for row in stage["communication"]}
+        for report in reports.values()
+    ]
+    assert sent == [{"data", "tensor"}, {"data", "pipeline"}]
