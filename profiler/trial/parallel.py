@@ -106,7 +106,7 @@ def build_mesh(order: TrialOrder, *, device: torch.device) -> TrialMesh:
 def parallelized(chunk: Chunk, placed: Sequence[PlacedLayer], mesh: TrialMesh) -> Chunk:
     """Cut a chunk's layers over the mesh and wrap those that are recomputed, in place; return it."""
     order = mesh.order
-    _refuse_uneven(placed, order)
+    refuse_uneven(placed, order)
     if order.mesh.tensor_parallel > 1:
         for layer in chunk.layers:
             _split(layer, mesh.mesh[TENSOR], is_sequence_split=order.mesh.sequence_parallel)
@@ -176,7 +176,7 @@ def _shard(chunk: Chunk, placed: Sequence[PlacedLayer], mesh: TrialMesh) -> None
     fully_shard(chunk, mesh=mesh.data_meshes, reshard_after_forward=is_freed, mp_policy=policy)
 
 
-def _refuse_uneven(placed: Sequence[PlacedLayer], order: TrialOrder) -> None:
+def refuse_uneven(placed: Sequence[PlacedLayer], order: TrialOrder) -> None:
     """Refuse tensor parallel over what it does not divide: torch's modules would hold uneven shards."""
     degree = order.mesh.tensor_parallel
     if order.mesh.sequence_parallel and order.job.sequence_length % degree:
