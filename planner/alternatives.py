@@ -111,7 +111,7 @@ def alternatives(
     listed.extend(_ties(outcome, best, again=again, latest_ns=latest_ns), most=MOST_TIES)
     has_ties = bool(listed.others)
     if outcome.finished:
-        listed.extend(_landmarks(again, best))
+        listed.extend_or_name(_landmarks(again, best))
     if not has_ties:
         listed.extend(_runners_up(outcome, best), most=1)
     return tuple(
@@ -138,10 +138,23 @@ class _Listed:
         for other in others:
             if end is not None and len(self.others) >= end:
                 return
-            plan = full_plan(other.candidate.layout, other.candidate.assignment, self.setting)
+            plan = self._plan(other)
             if plan not in self.known:
                 self.known.append(plan)
                 self.others.append(other)
+
+    def extend_or_name(self, others: Iterable[_Other]) -> None:
+        """Add plans, and say what else one is that is listed already."""
+        for other in others:
+            if self._plan(other) in self.known[1:]:
+                number = self.known.index(self._plan(other)) - 1
+                why = f"{self.others[number].why}; {other.why[0].lower()}{other.why[1:]}"
+                self.others[number] = replace(self.others[number], why=why)
+            else:
+                self.extend([other])
+
+    def _plan(self, other: _Other) -> TrainingPlan:
+        return full_plan(other.candidate.layout, other.candidate.assignment, self.setting)
 
 
 def _ties(outcome: SearchOutcome, best: Candidate, *, again: _Again, latest_ns: int) -> list[_Other]:

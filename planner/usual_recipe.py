@@ -7,6 +7,7 @@ none does the first that fits with all layers recomputed.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 from planner.cost.least_memory import LeastMemory
@@ -26,7 +27,8 @@ def usual_recipe(space: Space, model: CostModel) -> Candidate | None:
     memory = LeastMemory(model=model)
     layouts = (layout for short in _recipes(space.setting) for layout in _legal(space, short))
     for layout in layouts:
-        if memory.may_hold_states(layout.mesh, [layout.sharding]):
+        sharding, recompute = [layout.sharding], layout.recompute
+        if memory.may_hold(layout.mesh, layout.batch, shardings=sharding, recompute=recompute):
             candidate = _played(space, model, layout)
             if candidate is not None:
                 return candidate
@@ -100,6 +102,11 @@ def _is_allowed(space: Space, layout: Layout) -> bool:
 def _played(space: Space, model: CostModel, layout: Layout) -> Candidate | None:
     """Return a layout with the framework's own split of its layers; None where it does not fit."""
     problem = model.problem(layout)
+    # A full pipeline holds as much of few micro-batches as of many, and is played sooner.
+    few = min(problem.shape.num_micro_batches, 2 * problem.shape.num_stages)
+    short = replace(problem, shape=replace(problem.shape, num_micro_batches=few))
+    if not isinstance(play_usual_split(short, layout, space.setting), Solution):
+        return None
     solved = play_usual_split(problem, layout, space.setting)
     if not isinstance(solved, Solution):
         return None

@@ -146,6 +146,15 @@ def test_ties_lie_within_the_interval_and_the_simplest_is_first() -> None:
     assert plain.plan.sharding.zero_stage == 0
 
 
+def test_a_tie_that_is_the_usual_recipe_says_so() -> None:
+    result = planned(model="llama-3-70b", global_batch_size=8, micro_batch_size=1)
+    whys = [other.why for other in result.alternatives]
+    assert (
+        "Within the interval, and simpler: no tensor parallelism; the usual recipe of megatron-core" in whys
+    )
+    assert len([why for why in whys if "usual recipe" in why]) == 1
+
+
 def test_a_technique_that_pays_beyond_the_interval_is_no_tie() -> None:
     result = planned(memory_fraction=0.03)
     assert not those(result, "Within the interval, and simpler: no sharded states")
