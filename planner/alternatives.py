@@ -17,7 +17,7 @@ from planner.plan import Alternative, Prediction
 from planner.prediction import play, predict
 from planner.search.best_first import Candidate, SearchOutcome, SideSearch, search
 from planner.search.meshes import Space
-from planner.search.ranking import layout_rank
+from planner.search.ranking import layout_rank, num_techniques
 from planner.strategy import Layout, RecomputeMode, TrainingPlan, ZeroStage
 from planner.units import NANOSECONDS_PER_SECOND, Seconds
 from planner.usual_recipe import usual_recipe
@@ -177,12 +177,14 @@ def _runners_up(
 
 
 def _simpler(again: _Again, best: Candidate, *, latest_ns: int) -> Iterator[_Other]:
-    """Yield the best plan without each technique that a plan uses; micro-batches and recomputation follow."""
-    layout = best.layout
-    kept = _stage_degrees(layout) | _pipeline(layout) | {"zero_stage": layout.sharding.zero_stage.value}
+    """Yield the best plan without each technique that a plan uses, cut into the same stages otherwise.
+
+    One that needs another technique in its place is not simpler.
+    """
+    kept = _stage_degrees(best.layout) | _pipeline(best.layout)
     for technique, without in _used(best.layout):
         candidate = again.best({**kept, **without}, ceiling_ns=latest_ns)
-        if candidate is not None:
+        if candidate is not None and num_techniques(candidate.layout) < num_techniques(best.layout):
             yield _Other(why=f"Within the interval, and simpler: no {technique}", candidate=candidate)
 
 

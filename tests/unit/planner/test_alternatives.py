@@ -1,6 +1,7 @@
 """Other plans beside the best: which are told, that they are real, and what they cost."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ def planned(
     framework: str = "megatron-core",
     num_devices: int = 8,
     global_batch_size: int = 16,
+    sequence_length: int = 1024,
     bounds: Mapping[str, tuple[float, float]] | None = None,
     memory_fraction: float = 0.94,
     **fixed: object,
@@ -30,7 +32,7 @@ def planned(
         num_devices=num_devices,
         num_layers=8,
         global_batch_size=global_batch_size,
-        sequence_length=1024,
+        sequence_length=sequence_length,
         framework=framework,
     )
     constraints = Constraints(fixed=fixed, bounds=bounds or {}, memory_fraction=memory_fraction)
@@ -155,9 +157,23 @@ def test_a_tie_that_is_the_usual_recipe_says_so() -> None:
     assert len([why for why in whys if "usual recipe" in why]) == 1
 
 
-def test_a_technique_that_pays_beyond_the_interval_is_no_tie() -> None:
-    result = planned(memory_fraction=0.03)
-    assert not those(result, "Within the interval, and simpler: no sharded states")
+@pytest.mark.parametrize(
+    ("asked", "technique"),
+    [({"memory_fraction": 0.03}, "sharded states"), ({"global_batch_size": 4}, "context parallelism")],
+)
+def test_a_technique_that_cannot_be_spared_is_no_tie(asked: dict[str, Any], technique: str) -> None:
+    assert not those(planned(**asked), f"Within the interval, and simpler: no {technique}")
+
+
+def test_experts_on_every_device_are_a_tie_as_good_as_the_best_such_plan() -> None:
+    asked: dict[str, Any] = {"model": "mixtral-8x7b", "global_batch_size": 32}
+    (tie,) = those(planned(**asked), "Within the interval, and simpler: no expert parallelism")
+    alone = planned(**asked, expert_parallel=1, tensor_parallel=1, pipeline_parallel=1)
+    assert alone.prediction is not None
+    assert tie.plan.mesh.expert_parallel == 1
+    assert tie.prediction.step_time_seconds == pytest.approx(
+        alone.prediction.step_time_seconds, rel=NEAR_ENOUGH
+    )
 
 
 def test_the_next_best_mesh_is_told_where_nothing_ties() -> None:

@@ -13,6 +13,7 @@ from planner.profile import Profile
 from planner.sensitivity import MORE_MEMORY, with_sensitivity
 from planner.strategy import Recompute, RecomputeMode
 from planner.units import GIBIBYTE
+from planner.workload.presets import preset_workload
 from tests.unit.planner.joined import generations, request_on
 from tests.unit.planner.settings import request_of, setting
 
@@ -197,6 +198,11 @@ def measured_here(profile: Profile) -> Profile:
 
 
 def test_a_number_of_devices_that_a_system_does_not_have_is_left_out() -> None:
+    # Twice five is neither within a node of eight nor a multiple of it.
+    assert "Twice the devices" not in grown(request(num_devices=5))
+
+
+def test_devices_that_nothing_joins_cannot_be_doubled() -> None:
     asked = request(num_devices=2)
     huge = replace(asked.cluster, name="no preset")
     (group,) = huge.node_groups
@@ -209,6 +215,16 @@ def test_more_memory_of_one_group_of_several_is_that_of_the_picked_group() -> No
     found = with_sensitivity(asked, plan_training(asked), explain=True).sensitivity
     assert found is not None
     assert [list(entry.change) for entry in found] == [["/cluster/node_groups/1/device/memory_bytes"]]
+
+
+def test_samples_without_a_sequence_have_none_to_double() -> None:
+    asked = request(num_devices=1)
+    images = replace(
+        asked,
+        workload=preset_workload("vit-b-16").with_num_layers(2),
+        job=replace(asked.job, sequence_length=None),
+    )
+    assert "Twice the sequence length" not in grown(images)
 
 
 def test_what_no_longer_fits_has_a_status_and_no_figures() -> None:
