@@ -42,7 +42,7 @@ def trial_report(result: Document, measured: Document, *, planned_device: str) -
         "parts": parts,
         "memory": memory,
         "numerics": measured["numerics"],
-        "explanation": [*_time_words(parts, measured), *_memory_words(memory)],
+        "explanation": [*_time_words(parts, measured), *_memory_words(memory, measured["stages"])],
         "warnings": list(_warnings(result, measured, planned_device)),
         "plan": result["plan"],
         "measured": measured,
@@ -86,7 +86,9 @@ def _memory_row(stage: Document, name: str, predicted: float, measured: float) -
 
 def _time_words(parts: Iterable[Document], measured: Document) -> Iterator[str]:
     """Say which part explains most of the difference, and which operator or link most of that part."""
-    furthest = max(parts, key=lambda row: abs(row["measured_seconds"] - row["predicted_seconds"]))
+    # A remainder below zero is what the step hides and what timed alone is counted: it explains nothing.
+    told = (row for row in parts if row["part"] != REMAINDER or row["measured_seconds"] > 0)
+    furthest = max(told, key=lambda row: abs(row["measured_seconds"] - row["predicted_seconds"]))
     name = furthest["part"]
     words = (
         f"most of the difference in time is {name.replace('_', ' ')}: "
@@ -118,19 +120,27 @@ def _longest(part: str, stage: Document) -> str | None:
     return f"{name} takes {format_seconds(row['seconds'])} of it in {row['calls']} calls, {size} in all"
 
 
-def _memory_words(memory: Sequence[Document]) -> Iterator[str]:
+def _memory_words(memory: Sequence[Document], stages: Sequence[Document]) -> Iterator[str]:
     """Say where states and peak differ most from what was predicted."""
     for kinds, noun in ((STATES, "states"), (("peak_allocated",), "peak")):
         rows = [row for row in memory if row["part"] in kinds]
         furthest = max(rows, key=_share_of_difference)
         if _share_of_difference(furthest) < SAME_SHARE:
             yield f"the bytes of the {noun} are as predicted"
-        else:
-            yield (
-                f"{furthest['part'].replace('_', ' ')} of stage {furthest['stage']}: "
-                f"{format_bytes(furthest['predicted_bytes'])} predicted, "
-                f"{format_bytes(furthest['measured_bytes'])} measured"
-            )
+            continue
+        words = (
+            f"{furthest['part'].replace('_', ' ')} of stage {furthest['stage']}: "
+            f"{format_bytes(furthest['predicted_bytes'])} predicted, "
+            f"{format_bytes(furthest['measured_bytes'])} measured"
+        )
+        yield words + (_place_of_peak(stages[furthest["stage"]]) if noun == "peak" else "")
+
+
+def _place_of_peak(stage: Document) -> str:
+    found = stage["memory_bytes"]
+    if found["peak_allocated"] > found["peak_of_passes"]:
+        return f", in the update: the passes have {format_bytes(found['peak_of_passes'])}"
+    return ", in the passes"
 
 
 def _share_of_difference(row: Document) -> float:

@@ -63,6 +63,12 @@ class TrialMesh:
         return self.order.sharding.zero_stage >= ZeroStage.GRADIENTS and self.order.mesh.data_parallel > 1
 
     @property
+    def frees_gathered(self) -> bool:
+        """Whether what a layer gathers of its parameters is freed when its pass is over."""
+        sharding = self.order.sharding
+        return sharding.zero_stage is ZeroStage.PARAMETERS and sharding.reshard_after_forward
+
+    @property
     def data_meshes(self) -> DeviceMesh:
         """The mesh that FSDP2 shards over: of one axis, or of replicas and shards."""
         return self.mesh[REPLICATE, DATA] if self.has_replicas_of_shards else self.mesh[DATA]
@@ -166,7 +172,7 @@ def _block_styles(block: Block, *, is_sequence_split: bool) -> dict[str, Paralle
 def _shard(chunk: Chunk, placed: Sequence[PlacedLayer], mesh: TrialMesh) -> None:
     """Shard each block over the data-parallel ranks, and what is left as one."""
     order = mesh.order
-    is_freed = order.sharding.zero_stage is ZeroStage.PARAMETERS and order.sharding.reshard_after_forward
+    is_freed = mesh.frees_gathered
     policy = MixedPrecisionPolicy()
     if order.job.precision == "bf16" and order.job.parameter_dtype == "fp32":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)

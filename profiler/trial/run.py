@@ -4,8 +4,8 @@ import json
 import resource
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -226,30 +226,27 @@ def _account(trial: Trial) -> dict[str, Any]:
 
 def _memory(trial: Trial, backend: Backend) -> dict[str, Bytes]:
     """Return the bytes of states and of all live tensors in one more step, and of this process."""
-    kept = [part.whole for part in trial.update.parts] + trial.update.states()
-    watcher = LiveBytes(kept)
-    with _peak_of_allocator(backend) as allocated, watcher:
+    watcher = LiveBytes([part.whole for part in trial.update.parts] + trial.update.states())
+    if backend.kind == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    with watcher:
         trial.backward()
+        peak_of_passes = _peak_bytes(watcher, backend)
         gradients = trial.update.gradient_bytes()
         trial.update.step()
     return {
         "parameters": trial.update.parameter_bytes(),
         "gradients": gradients,
         "optimizer": trial.update.optimizer_bytes(),
-        "peak_allocated": allocated[0] if allocated else watcher.peak_bytes,
+        "peak_of_passes": peak_of_passes,
+        "peak_allocated": _peak_bytes(watcher, backend),
         "process": float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIBIBYTE),
     }
 
 
-@contextmanager
-def _peak_of_allocator(backend: Backend) -> Iterator[list[Bytes]]:
-    """Yield what holds the peak of the device's allocator at the end; stays empty on a processor."""
-    found: list[Bytes] = []
-    if backend.kind == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    yield found
-    if backend.kind == "cuda":
-        found.append(float(torch.cuda.max_memory_allocated()))
+def _peak_bytes(watcher: LiveBytes, backend: Backend) -> Bytes:
+    """Return the peak so far: as the allocator of an accelerator tells it, else of the tensors seen."""
+    return float(torch.cuda.max_memory_allocated()) if backend.kind == "cuda" else watcher.peak_bytes
 
 
 def _synchronize() -> None:

@@ -69,6 +69,8 @@ class Update:
         self._replicas = 1 if mesh.is_sharded else order.mesh.data_parallel
         self._group = mesh.mesh.get_group(DATA) if self._replicas > 1 else None
         self._num_micro_batches = order.batch.num_micro_batches
+        # FSDP2 gathers beside the shards: what it keeps through a step comes on top of them.
+        self._gathered_times = order.sharding.gradients if mesh.is_sharded and not mesh.frees_gathered else 0
         is_split = order.sharding.zero_stage is ZeroStage.OPTIMIZER and self._replicas > 1
         self.parts = [
             _part(parameter, replica=mesh.replica if is_split else None, replicas=self._replicas)
@@ -117,8 +119,8 @@ class Update:
                 _all_gather(part.whole, part.owned.clone(), group=self._group)
 
     def parameter_bytes(self) -> Bytes:
-        """Return the bytes of this rank's parameters."""
-        return float(sum(part.whole.nbytes for part in self.parts))
+        """Return the bytes of this rank's parameters, with those that are gathered for a whole step."""
+        return float(sum(part.whole.nbytes for part in self.parts)) * (1 + self._gathered_times)
 
     def gradient_bytes(self) -> Bytes:
         """Return the bytes of this rank's gradients; none after a step."""

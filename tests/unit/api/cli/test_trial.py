@@ -36,6 +36,7 @@ def measured(path: Path, *, agree: bool | None = True, entries: int = 1) -> Path
             "parameters": 1.0,
             "gradients": 1.0,
             "optimizer": 2.0,
+            "peak_of_passes": 8.0,
             "peak_allocated": 9.0,
             "process": 99.0,
         },

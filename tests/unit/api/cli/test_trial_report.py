@@ -55,6 +55,7 @@ def collective(axis: str, seconds: float, name: str = "all_reduce") -> dict[str,
 
 def stage(number: int, *rows: dict[str, Any], **memory: float) -> dict[str, Any]:
     found = {"parameters": 100.0, "gradients": 100.0, "optimizer": 200.0, "peak_allocated": 1000.0}
+    found["peak_of_passes"] = memory.get("peak_allocated", 1000.0)
     return {
         "stage": number,
         "memory_bytes": {**found, "process": 1e6, **memory},
@@ -119,6 +120,13 @@ def test_a_remainder_is_told_without_an_operator() -> None:
     assert words == "most of the difference in time is remainder: 70 ms predicted, 1.4 s measured"
 
 
+def test_what_a_step_hides_explains_nothing() -> None:
+    rows = (operator("forward", "mm", 1.9), collective("data", 2.0))
+    found = report(result(), measured(stage(0, *rows)))
+    assert found["parts"][-1]["measured_seconds"] == pytest.approx(-1.9)
+    assert "data parallel" in found["explanation"][0]
+
+
 def test_times_are_those_of_the_stage_that_works_longest() -> None:
     stages = (stage(0, operator("forward", "mm", 0.1)), stage(1, operator("forward", "mm", 0.9)))
     found = report(result(predicted_memory(0), predicted_memory(1)), measured(*stages))
@@ -136,8 +144,13 @@ def test_memory_is_compared_stage_by_stage_and_the_furthest_is_told() -> None:
     } in found["memory"]
     assert found["explanation"][1:] == [
         "optimizer of stage 1: 200 B predicted, 400 B measured",
-        "peak allocated of stage 1: 1000 B predicted, 1.3 KiB measured",
+        "peak allocated of stage 1: 1000 B predicted, 1.3 KiB measured, in the passes",
     ]
+
+
+def test_a_peak_in_the_update_is_told_as_one() -> None:
+    found = report(result(), measured(stage(0, peak_allocated=1300.0, peak_of_passes=900.0)))
+    assert found["explanation"][-1].endswith("1.3 KiB measured, in the update: the passes have 900 B")
 
 
 def test_equal_bytes_are_told_as_equal() -> None:
