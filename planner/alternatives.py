@@ -16,8 +16,8 @@ from planner.legality import Setting, divisors
 from planner.plan import Alternative, Prediction
 from planner.prediction import play, predict
 from planner.search.best_first import Candidate, SearchOutcome, SideSearch, search
-from planner.search.meshes import Space
 from planner.search.ranking import layout_rank, num_techniques
+from planner.search.space import Space
 from planner.strategy import Layout, RecomputeMode, TrainingPlan, ZeroStage
 from planner.units import NANOSECONDS_PER_SECOND, Seconds
 from planner.usual_recipe import usual_recipe

@@ -31,8 +31,10 @@ from planner.profile import Profile
 from planner.programs import traits_of
 from planner.search.best_first import Candidate, SearchOutcome, search
 from planner.search.certificate import certify
-from planner.search.meshes import Space, dimensions, search_space, why_nothing_is_legal
+from planner.search.dimensions import dimensions
+from planner.search.refusal import why_nothing_is_legal
 from planner.search.shortage import least_need
+from planner.search.space import Space, search_space
 from planner.strategy import ShortPlan, TrainingPlan, Violation
 from planner.units import NANOSECONDS_PER_SECOND, Seconds
 from planner.workload.layers import Workload

@@ -16,7 +16,7 @@ from planner.expansion import expand_short_plan
 from planner.legality import Setting, degree_is_legal, divisors, layout_violations, legal_tensor_parallel
 from planner.search.best_first import Candidate
 from planner.search.master import Solution
-from planner.search.meshes import MOST_PASSES, Space
+from planner.search.space import MOST_PASSES, Space
 from planner.search.usual_split import play_usual_split
 from planner.strategy import Layout, Recompute, RecomputeMode, ShortPlan
 from planner.workload.dispatch import EXPERT_AXIS

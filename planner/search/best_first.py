@@ -20,18 +20,11 @@ from planner.job import SolverLimits
 from planner.search.bounds import lower_bound_ns, rules_out, spread_bound_ns
 from planner.search.evening import evened
 from planner.search.master import Excluded, Solution, solve
-from planner.search.meshes import (
-    BatchedMesh,
-    Space,
-    by_mesh,
-    can_split_freely,
-    schedules,
-    space_size,
-    variants,
-)
+from planner.search.meshes import BatchedMesh, by_mesh, can_split_freely, schedules, space_size, variants
 from planner.search.point_master import solve_evenly
 from planner.search.ranking import layout_rank
 from planner.search.solver import WorkLimits
+from planner.search.space import Space
 from planner.search.span_master import solve_in_order
 from planner.search.usual_split import play_usual_split
 from planner.strategy import Batch, Layout, Mesh

@@ -4,31 +4,25 @@ They come in three steps, so that one cheap bound can rule out many at once: mes
 their variants in sharding and recomputation, and the variants' schedules.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 from math import comb
 from typing import Final
 
-from planner.errors import IllegalChoice, InvalidRequest
 from planner.expansion import with_modules, zero_sharding
 from planner.framework import Framework, Grain
-from planner.framework_rules import broken, decided_by, rules_of
-from planner.job import AttentionKind, Constraints
-from planner.legality import layout_violations, missing_modules
+from planner.job import AttentionKind
+from planner.legality import missing_modules
 from planner.limits import LayerSplit
-from planner.names import nearest_names
 from planner.rules.layers import comes_out
 from planner.rules.pipeline import ACCUMULATION
-from planner.rules.rule import Part, Proposal, Rule
+from planner.search.space import BATCHED, MESHED, MOST_PASSES, ONE_SAMPLE, SCHEDULED, SHARDED, Space, bare
 from planner.setting import (
-    EXPERT_AXES,
-    Setting,
     degree_is_legal,
     divisors,
     legal_tensor_parallel,
-    nearest_values,
 )
 from planner.strategy import (
     Batch,
@@ -39,136 +33,20 @@ from planner.strategy import (
     Schedule,
     ScheduleName,
     Sharding,
-    Violation,
     ZeroStage,
 )
 from planner.workload.dispatch import EXPERT_AXIS, EXPERT_TENSOR_AXIS
 
-SEARCHED: Final = (
-    "data_parallel",
-    "tensor_parallel",
-    "context_parallel",
-    "pipeline_parallel",
-    "sequence_parallel",
-    "micro_batch_size",
-    "num_micro_batches",
-    "schedule",
-    "virtual_stages",
-    "zero_stage",
-    "recompute",
-    "expert_parallel",
-    "expert_tensor_parallel",
-)
-"""Words of the flat plan form that a search decides, or takes fixed."""
-MOST_PASSES: Final = 4_000_000
-"""Passes of a step, over all stages, beyond which a layout is not considered: none runs in practice."""
 MOST_COUNTED: Final = 10**300
 """Where counting plans stops: near the end of what a float holds."""
-NOT_SEARCHED: Final[Mapping[str, object]] = {
-    "context_parallel_scheme": "ring",
-    "all_to_all_degree": 1,
-    "rank_order": None,
-    "expert_rank_order": None,
-    "interleave_group_size": None,
-    "sharding": None,
-    "reshard_after_forward": None,
-    "layers_per_stage": None,
-    "offload": None,
-}
-"""Words that are left at one value (None: the default that follows from the rest)."""
-
-
-_NOTHING: Final[frozenset[Part]] = frozenset()
-_MESHED: Final = frozenset({Part.MESH})
-_BATCHED: Final = frozenset({Part.MESH, Part.BATCH})
-_SHARDED: Final = frozenset({Part.MESH, Part.BATCH, Part.SHARDING, Part.RECOMPUTE})
-_SCHEDULED: Final = frozenset({Part.MESH, Part.BATCH, Part.SCHEDULE})
-STEPS: Final = (_NOTHING, _MESHED, _BATCHED, _SHARDED, _SCHEDULED)
-"""What is decided after each step; a rule that reads parts of two steps could not be asked in time."""
-
-
-def _rules_by_step(framework: Framework) -> Mapping[frozenset[Part], tuple[Rule, ...]]:
-    """Return the rules that each step can ask and none before it could."""
-    left = rules_of(framework)
-    found = {}
-    for step in STEPS:
-        found[step] = decided_by(left, step)
-        left = tuple(rule for rule in left if rule not in found[step])
-    return found
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Space:
-    """The setting and the caller's constraints: which values each dimension may take."""
-
-    setting: Setting
-    constraints: Constraints
-    num_devices: int
-    rules: Mapping[frozenset[Part], tuple[Rule, ...]] = field(init=False, compare=False, repr=False)
-    """The rules that the framework adds, by the step of the search that can ask them first."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rules", _rules_by_step(self.setting.framework))
-
-    def runs(self, layout: Layout, *, step: frozenset[Part]) -> bool:
-        """Whether the framework runs a layout, as far as a step decides it."""
-        rules = self.rules[step]
-        return not rules or not broken(rules, Proposal(setting=self.setting, layout=layout))
-
-    def allowed(self, word: str, value: float) -> bool:
-        """Whether constraints let a dimension take a value."""
-        fixed, bounds = self.constraints.fixed, self.constraints.bounds
-        if word in fixed:
-            return fixed[word] == value
-        low, high = bounds.get(word, (value, value))
-        return low <= value <= high
-
-    def fixed(self, word: str) -> object | None:
-        """Return the value that the caller fixed, or None."""
-        return self.constraints.fixed.get(word)
-
-
-def search_space(setting: Setting, constraints: Constraints) -> Space:
-    """Return the space of a request.
-
-    Raises InvalidRequest for words that no search can fix or bound, and IllegalChoice for a model that
-    the framework does not train.
-    """
-    for section in ("fixed", "bounds"):
-        for word in getattr(constraints, section):
-            _check_word(word, section=section)
-    space = Space(setting=setting, constraints=constraints, num_devices=setting.cluster.num_devices)
-    nothing = Proposal(setting=setting, layout=_bare(Mesh(), ONE_SAMPLE))
-    for violation in broken(space.rules[_NOTHING], nothing):
-        raise IllegalChoice(violation.rule, pointer=violation.pointer, nearest_legal=violation.nearest_legal)
-    return space
-
-
-def _check_word(word: str, *, section: str) -> None:
-    if word in SEARCHED:
-        return
-    pointer = f"/constraints/{section}/{word}"
-    if word in NOT_SEARCHED:
-        raise InvalidRequest(f"{word} is not searched yet and cannot be constrained", pointer=pointer)
-    raise InvalidRequest(
-        f"unknown decision {word!r}", pointer=pointer, nearest_legal=nearest_names(word, SEARCHED)
-    )
-
-
-ONE_SAMPLE: Final = Batch(micro_batch_size=1, num_micro_batches=1)
-
-
-def _bare(mesh: Mesh, batch: Batch) -> Layout:
-    """Return a layout of which no more than mesh and batch is decided."""
-    return Layout(mesh=mesh, batch=batch, schedule=Schedule(), sharding=Sharding(), recompute=())
 
 
 def meshes(space: Space) -> Iterator[tuple[Mesh, Batch]]:
     """Yield every legal mesh with every legal batch on it."""
     for mesh in _meshes(space):
-        if _sequence_splits(space, mesh) and space.runs(_bare(mesh, ONE_SAMPLE), step=_MESHED):
+        if _sequence_splits(space, mesh) and space.runs(bare(mesh, ONE_SAMPLE), step=MESHED):
             for batch in _batches(space, mesh):
-                if space.runs(_bare(mesh, batch), step=_BATCHED):
+                if space.runs(bare(mesh, batch), step=BATCHED):
                     yield mesh, batch
 
 
@@ -210,8 +88,8 @@ def variants(space: Space, mesh: Mesh, batch: Batch) -> Iterator[Layout]:
     for zero_stage in _zero_stages(space, mesh):
         sharding = zero_sharding(zero_stage, replicas=replicas, framework=space.setting.framework)
         for recompute in _recompute_choices(space):
-            layout = replace(_bare(mesh, batch), sharding=sharding, recompute=recompute)
-            if space.runs(layout, step=_SHARDED):
+            layout = replace(bare(mesh, batch), sharding=sharding, recompute=recompute)
+            if space.runs(layout, step=SHARDED):
                 yield layout
 
 
@@ -284,60 +162,6 @@ def _ways_to_place(layers: int, stages: int, *, spare: int, options: int) -> flo
     if free < 0:
         return 0.0
     return float(min(comb(free + stages - 1, stages - 1) * options**layers, MOST_COUNTED))
-
-
-def dimensions(space: Space) -> dict[str, str]:
-    """Return how each dimension of the certificate was decided."""
-    words: dict[str, str] = {}
-    for word in SEARCHED:
-        if word in space.constraints.fixed:
-            words[word] = "fixed by user"
-        elif word in space.constraints.bounds:
-            words[word] = "searched within the user's bounds"
-        else:
-            words[word] = "searched"
-    if words["num_micro_batches"] == "searched":
-        words["num_micro_batches"] = f"searched, steps of up to {MOST_PASSES} passes"
-    words["layers_per_stage"] = _layer_words(space.setting.framework)
-    words["layers_per_virtual_stage"] = _chunk_words(space.setting)
-    words["ends_of_the_chain"] = "not searched: on the first and the last stage"
-    if not space.setting.splits_over("expert_parallel"):
-        words |= dict.fromkeys(EXPERT_AXES, "fixed by the model: it has no experts")
-    for word in ("rank_order", "interleave_group_size", "shard_group"):
-        words[word] = "not searched: the default"
-    words["offload"] = "forbidden by user" if "offload" in space.constraints.forbid else "not searched: none"
-    return words | _fixed_by_framework(space, words)
-
-
-def _chunk_words(setting: Setting) -> str:
-    if len(setting.body.classes) == 1:
-        return "not searched: a stage's layers spread evenly over its chunks"
-    return (
-        "not searched: chunks of nearly as many layers each, those recomputed that free most bytes per second"
-    )
-
-
-def _layer_words(framework: Framework) -> str:
-    match framework.limits.layer_split:
-        case LayerSplit.ANY:
-            return "searched"
-        case LayerSplit.ENDS:
-            return "not searched: equally many"
-    return "fixed by framework"
-
-
-def _fixed_by_framework(space: Space, words: Mapping[str, str]) -> dict[str, str]:
-    framework = space.setting.framework
-    lone = {
-        "schedule": len(framework.schedules) == 1,
-        "zero_stage": len(framework.zero_stages) == 1,
-        "recompute": len(framework.recompute) == 1,
-        "context_parallel": not framework.context_parallel,
-    }
-    found = {word: "fixed by framework" for word, only in lone.items() if only and words[word] == "searched"}
-    if words["recompute"] == "searched" and framework.recompute_grain is Grain.JOB:
-        found["recompute"] = "searched, one mode for the whole job as the framework decides it"
-    return found
 
 
 def _meshes(space: Space) -> Iterator[Mesh]:
@@ -468,7 +292,7 @@ def _is_considered(space: Space, mesh: Mesh, batch: Batch, schedule: Schedule) -
     chunks = mesh.pipeline_parallel * schedule.virtual_stages
     if 2 * chunks * batch.num_micro_batches > MOST_PASSES or not _can_be_filled(space, chunks):
         return False
-    return space.runs(replace(_bare(mesh, batch), schedule=schedule), step=_SCHEDULED)
+    return space.runs(replace(bare(mesh, batch), schedule=schedule), step=SCHEDULED)
 
 
 def _can_be_filled(space: Space, chunks: int) -> bool:
@@ -478,80 +302,4 @@ def _can_be_filled(space: Space, chunks: int) -> bool:
         chunks == 1
         or can_split_freely(framework)
         or comes_out(framework, num_layers=layers, num_chunks=chunks)
-    )
-
-
-def why_nothing_is_legal(space: Space) -> IllegalChoice:
-    """Return the rule that the fixed choices break, with the nearest legal values."""
-    fixed = space.constraints.fixed
-    for violation in _violations_of(space, _probe(space)):
-        word = violation.pointer.removeprefix("/plan/")
-        if word in fixed:
-            return IllegalChoice(
-                violation.rule, pointer=f"/constraints/fixed/{word}", nearest_legal=violation.nearest_legal
-            )
-    section = "fixed" if fixed else "bounds"
-    words = ", ".join(f"{word} = {value}" for word, value in getattr(space.constraints, section).items())
-    return IllegalChoice(
-        f"no legal plan on {space.num_devices} devices has {words} together",
-        pointer=f"/constraints/{section}",
-    )
-
-
-def _violations_of(space: Space, layout: Layout) -> tuple[Violation, ...]:
-    found = layout_violations(space.setting, layout)
-    return (*found, *_device_violations(space, layout.mesh))
-
-
-def _device_violations(space: Space, mesh: Mesh) -> Iterator[Violation]:
-    for word in ("tensor_parallel", "context_parallel", "pipeline_parallel", "data_parallel"):
-        degree = getattr(mesh, word)
-        if degree >= 1 and space.num_devices % degree:
-            yield Violation(
-                pointer=f"/plan/{word}",
-                rule=f"{word} ({degree}) must divide the {space.num_devices} devices",
-                nearest_legal=nearest_values(degree, divisors(space.num_devices)),
-            )
-
-
-def _probe(space: Space) -> Layout:
-    """Return a layout with the fixed choices and the simplest legal rest, to be judged by the rules."""
-
-    def number(word: str, otherwise: int) -> int:
-        value = space.fixed(word)
-        return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
-
-    tensor, context = number("tensor_parallel", 1), number("context_parallel", 1)
-    pipeline = number("pipeline_parallel", 1)
-    data = number("data_parallel", 1)
-    size = number("micro_batch_size", 1)
-    virtual_stages = number("virtual_stages", 1)
-    total = space.setting.job.global_batch_size
-    passes = number("num_micro_batches", max(total // max(size * data, 1), 1))
-    zero_stage = ZeroStage(number("zero_stage", 0)) if number("zero_stage", 0) in range(4) else ZeroStage.NONE
-    name = ScheduleName.INTERLEAVED if virtual_stages > 1 else ScheduleName.ONE_FORWARD_ONE_BACKWARD
-    fixed_schedule = space.fixed("schedule")
-    if isinstance(fixed_schedule, str) and fixed_schedule in list(ScheduleName):
-        name = ScheduleName(fixed_schedule)
-    recompute = space.fixed("recompute")
-    return Layout(
-        mesh=Mesh(
-            data_parallel=data,
-            tensor_parallel=tensor,
-            context_parallel=context,
-            pipeline_parallel=pipeline,
-            expert_parallel=number(EXPERT_AXIS, 1),
-            expert_tensor_parallel=number(EXPERT_TENSOR_AXIS, 1),
-            sequence_parallel=bool(space.fixed("sequence_parallel")),
-        ),
-        batch=Batch(micro_batch_size=size, num_micro_batches=passes),
-        schedule=Schedule(name=name, virtual_stages=virtual_stages),
-        sharding=zero_sharding(
-            zero_stage, replicas=max(data * context, 1), framework=space.setting.framework
-        ),
-        recompute=(
-            with_modules(recompute, space.setting.framework)
-            if isinstance(recompute, Recompute)
-            else Recompute(),
-        ),
     )

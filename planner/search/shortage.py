@@ -7,7 +7,8 @@ from itertools import groupby
 from planner.cost.model import CostModel
 from planner.cost.pipeline import PipelineProblem
 from planner.search.capacity import fits_at_all, in_order, most_layers
-from planner.search.meshes import Space, meshes, variants
+from planner.search.meshes import meshes, variants
+from planner.search.space import Space
 from planner.strategy import Layout
 from planner.units import Bytes
 

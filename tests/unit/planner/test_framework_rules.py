@@ -12,15 +12,9 @@ from planner.job import Constraints
 from planner.legality import layout_violations
 from planner.limits import LayerSplit
 from planner.rules.layers import usual_split
-from planner.search.meshes import (
-    STEPS,
-    meshes,
-    schedules,
-    search_space,
-    space_size,
-    variants,
-    why_nothing_is_legal,
-)
+from planner.search.meshes import meshes, schedules, space_size, variants
+from planner.search.refusal import why_nothing_is_legal
+from planner.search.space import STEPS, search_space
 from planner.setting import Setting
 from planner.strategy import Layout, Recompute, RecomputeMode
 from tests.unit.planner.settings import setting

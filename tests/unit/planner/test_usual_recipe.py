@@ -5,7 +5,7 @@ import pytest
 from planner.cost.model import CostModel
 from planner.full_plan import full_plan
 from planner.job import Constraints
-from planner.search.meshes import search_space
+from planner.search.space import search_space
 from planner.strategy import RecomputeMode, TrainingPlan
 from planner.usual_recipe import usual_recipe
 from tests.unit.planner.settings import request_of, setting

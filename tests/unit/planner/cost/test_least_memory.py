@@ -6,7 +6,8 @@ from planner.cost.least_memory import LeastMemory
 from planner.cost.model import CostModel
 from planner.job import Constraints
 from planner.search.capacity import fits_at_all
-from planner.search.meshes import by_mesh, search_space, variants
+from planner.search.meshes import by_mesh, variants
+from planner.search.space import search_space
 from tests.unit.planner.settings import request_of, setting
 
 

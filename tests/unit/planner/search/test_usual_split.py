@@ -9,7 +9,8 @@ from planner.job import Constraints
 from planner.planning import evaluate_plan, plan_training
 from planner.rules.layers import usual_split
 from planner.search.master import Excluded, Solution
-from planner.search.meshes import meshes, schedules, search_space, variants
+from planner.search.meshes import meshes, schedules, variants
+from planner.search.space import search_space
 from planner.search.usual_split import play_usual_split
 from planner.setting import Setting
 from planner.strategy import Layout

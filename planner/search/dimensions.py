@@ -1,0 +1,65 @@
+"""How each dimension of a space was decided, in the words of a certificate."""
+
+from collections.abc import Mapping
+
+from planner.framework import Framework, Grain
+from planner.limits import LayerSplit
+from planner.search.space import MOST_PASSES, SEARCHED, Space
+from planner.setting import (
+    EXPERT_AXES,
+    Setting,
+)
+
+
+def dimensions(space: Space) -> dict[str, str]:
+    """Return how each dimension of the certificate was decided."""
+    words: dict[str, str] = {}
+    for word in SEARCHED:
+        if word in space.constraints.fixed:
+            words[word] = "fixed by user"
+        elif word in space.constraints.bounds:
+            words[word] = "searched within the user's bounds"
+        else:
+            words[word] = "searched"
+    if words["num_micro_batches"] == "searched":
+        words["num_micro_batches"] = f"searched, steps of up to {MOST_PASSES} passes"
+    words["layers_per_stage"] = _layer_words(space.setting.framework)
+    words["layers_per_virtual_stage"] = _chunk_words(space.setting)
+    words["ends_of_the_chain"] = "not searched: on the first and the last stage"
+    if not space.setting.splits_over("expert_parallel"):
+        words |= dict.fromkeys(EXPERT_AXES, "fixed by the model: it has no experts")
+    for word in ("rank_order", "interleave_group_size", "shard_group"):
+        words[word] = "not searched: the default"
+    words["offload"] = "forbidden by user" if "offload" in space.constraints.forbid else "not searched: none"
+    return words | _fixed_by_framework(space, words)
+
+
+def _chunk_words(setting: Setting) -> str:
+    if len(setting.body.classes) == 1:
+        return "not searched: a stage's layers spread evenly over its chunks"
+    return (
+        "not searched: chunks of nearly as many layers each, those recomputed that free most bytes per second"
+    )
+
+
+def _layer_words(framework: Framework) -> str:
+    match framework.limits.layer_split:
+        case LayerSplit.ANY:
+            return "searched"
+        case LayerSplit.ENDS:
+            return "not searched: equally many"
+    return "fixed by framework"
+
+
+def _fixed_by_framework(space: Space, words: Mapping[str, str]) -> dict[str, str]:
+    framework = space.setting.framework
+    lone = {
+        "schedule": len(framework.schedules) == 1,
+        "zero_stage": len(framework.zero_stages) == 1,
+        "recompute": len(framework.recompute) == 1,
+        "context_parallel": not framework.context_parallel,
+    }
+    found = {word: "fixed by framework" for word, only in lone.items() if only and words[word] == "searched"}
+    if words["recompute"] == "searched" and framework.recompute_grain is Grain.JOB:
+        found["recompute"] = "searched, one mode for the whole job as the framework decides it"
+    return found

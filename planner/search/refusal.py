@@ -1,0 +1,99 @@
+"""Why no layout is legal: the rule that the caller's choices break, with the nearest legal values."""
+
+from collections.abc import Iterator
+
+from planner.errors import IllegalChoice
+from planner.expansion import with_modules, zero_sharding
+from planner.legality import layout_violations
+from planner.search.space import Space
+from planner.setting import (
+    divisors,
+    nearest_values,
+)
+from planner.strategy import (
+    Batch,
+    Layout,
+    Mesh,
+    Recompute,
+    Schedule,
+    ScheduleName,
+    Violation,
+    ZeroStage,
+)
+from planner.workload.dispatch import EXPERT_AXIS, EXPERT_TENSOR_AXIS
+
+
+def why_nothing_is_legal(space: Space) -> IllegalChoice:
+    """Return the rule that the fixed choices break, with the nearest legal values."""
+    fixed = space.constraints.fixed
+    for violation in _violations_of(space, _probe(space)):
+        word = violation.pointer.removeprefix("/plan/")
+        if word in fixed:
+            return IllegalChoice(
+                violation.rule, pointer=f"/constraints/fixed/{word}", nearest_legal=violation.nearest_legal
+            )
+    section = "fixed" if fixed else "bounds"
+    words = ", ".join(f"{word} = {value}" for word, value in getattr(space.constraints, section).items())
+    return IllegalChoice(
+        f"no legal plan on {space.num_devices} devices has {words} together",
+        pointer=f"/constraints/{section}",
+    )
+
+
+def _violations_of(space: Space, layout: Layout) -> tuple[Violation, ...]:
+    found = layout_violations(space.setting, layout)
+    return (*found, *_device_violations(space, layout.mesh))
+
+
+def _device_violations(space: Space, mesh: Mesh) -> Iterator[Violation]:
+    for word in ("tensor_parallel", "context_parallel", "pipeline_parallel", "data_parallel"):
+        degree = getattr(mesh, word)
+        if degree >= 1 and space.num_devices % degree:
+            yield Violation(
+                pointer=f"/plan/{word}",
+                rule=f"{word} ({degree}) must divide the {space.num_devices} devices",
+                nearest_legal=nearest_values(degree, divisors(space.num_devices)),
+            )
+
+
+def _probe(space: Space) -> Layout:
+    """Return a layout with the fixed choices and the simplest legal rest, to be judged by the rules."""
+
+    def number(word: str, otherwise: int) -> int:
+        value = space.fixed(word)
+        return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+
+    tensor, context = number("tensor_parallel", 1), number("context_parallel", 1)
+    pipeline = number("pipeline_parallel", 1)
+    data = number("data_parallel", 1)
+    size = number("micro_batch_size", 1)
+    virtual_stages = number("virtual_stages", 1)
+    total = space.setting.job.global_batch_size
+    passes = number("num_micro_batches", max(total // max(size * data, 1), 1))
+    zero_stage = ZeroStage(number("zero_stage", 0)) if number("zero_stage", 0) in range(4) else ZeroStage.NONE
+    name = ScheduleName.INTERLEAVED if virtual_stages > 1 else ScheduleName.ONE_FORWARD_ONE_BACKWARD
+    fixed_schedule = space.fixed("schedule")
+    if isinstance(fixed_schedule, str) and fixed_schedule in list(ScheduleName):
+        name = ScheduleName(fixed_schedule)
+    recompute = space.fixed("recompute")
+    return Layout(
+        mesh=Mesh(
+            data_parallel=data,
+            tensor_parallel=tensor,
+            context_parallel=context,
+            pipeline_parallel=pipeline,
+            expert_parallel=number(EXPERT_AXIS, 1),
+            expert_tensor_parallel=number(EXPERT_TENSOR_AXIS, 1),
+            sequence_parallel=bool(space.fixed("sequence_parallel")),
+        ),
+        batch=Batch(micro_batch_size=size, num_micro_batches=passes),
+        schedule=Schedule(name=name, virtual_stages=virtual_stages),
+        sharding=zero_sharding(
+            zero_stage, replicas=max(data * context, 1), framework=space.setting.framework
+        ),
+        recompute=(
+            with_modules(recompute, space.setting.framework)
+            if isinstance(recompute, Recompute)
+            else Recompute(),
+        ),
+    )
