@@ -1,11 +1,15 @@
 """Measured points that stand on no grid, as bounds on an estimate that keep it monotone."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+
+MOST_COMPARED: Final = 20_000_000
+"""Sizes compared at once: some hundred megabytes of intermediate results."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -23,9 +27,15 @@ class Envelope:
     def of(cls, points: NDArray[np.int64] | Floats, seconds: Floats) -> "Envelope":
         """Return the envelope of points whose seconds may contradict each other a little."""
         sizes = points.astype(np.float64)
-        not_larger = (sizes[:, None, :] >= sizes[None, :, :]).all(axis=2)
-        above = np.where(not_larger, seconds[None, :], -np.inf).max(axis=1, initial=-np.inf)
-        below = np.where(not_larger.T, seconds[None, :], np.inf).min(axis=1, initial=np.inf)
+        above, below = np.empty(len(sizes)), np.empty(len(sizes))
+        # Block by block: all pairs of many points at once would not fit the memory.
+        block = max(MOST_COMPARED // max(sizes.size, 1), 1)
+        for start in range(0, len(sizes), block):
+            own = slice(start, start + block)
+            not_larger = (sizes[own, None, :] >= sizes[None, :, :]).all(axis=2)
+            above[own] = np.where(not_larger, seconds[None, :], -np.inf).max(axis=1, initial=-np.inf)
+            not_smaller = (sizes[own, None, :] <= sizes[None, :, :]).all(axis=2)
+            below[own] = np.where(not_smaller, seconds[None, :], np.inf).min(axis=1, initial=np.inf)
         return cls(sizes=sizes, seconds=np.sqrt(above * below))
 
     def clip(self, seconds: float, *sizes: float) -> float:

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.cost.envelope import Envelope
+from planner.cost.envelope import MOST_COMPARED, Envelope
 
 sizes = st.tuples(*[st.integers(1, 50)] * 3)
 points = st.dictionaries(sizes, st.floats(0.01, 100), max_size=12)
@@ -44,3 +44,10 @@ def test_points_that_contradict_each_other_meet_in_the_middle() -> None:
 
 def test_without_points_an_estimate_stands() -> None:
     assert envelope_of({}).clip(3.0, 1, 2, 3) == 3.0
+
+
+def test_many_points_are_compared_block_by_block() -> None:
+    shapes = np.array([(i % 17 + 1, i % 19 + 1, i % 23 + 1) for i in range(6000)], dtype=np.int64)
+    envelope = Envelope.of(shapes, shapes.sum(axis=1).astype(np.float64))
+    assert len(shapes) * shapes.size > MOST_COMPARED
+    assert envelope.seconds == pytest.approx(shapes.sum(axis=1))
