@@ -12,8 +12,8 @@ from planner.workload.passes import Norm
 class Family:
     """The shape of a family's layers beside their sizes; the defaults are those of llama.
 
-    ``biases`` are those of all products, ``qkv_bias`` that of the first alone. ``unpriced`` says
-    what the cost model lacks for the family, if anything.
+    ``biases`` are those of all products, ``qkv_bias`` that of the first alone. ``undescribed`` says
+    which of its parts no column of a row describes, if any.
     """
 
     norm: Norm = Norm.RMS
@@ -25,7 +25,7 @@ class Family:
     tied: bool = False
     dropout: float = 0.0
     embedding_norm: bool = False
-    unpriced: str | None = None
+    undescribed: str | None = None
 
 
 LLAMA: Final = Family()
@@ -39,8 +39,8 @@ GPT: Final = Family(
     dropout=0.1,
 )
 """GPT-2 and GPT-3 as Megatron trains them, with its own defaults for both dropouts."""
-HYBRID: Final = Family(unpriced="state-space layers are not priced yet")
-ENCODER: Final = Family(unpriced="encoders are not priced yet")
+HYBRID: Final = Family(undescribed="state-space layers")
+ENCODER: Final = Family(undescribed="encoder")
 
 FAMILIES: Final[Mapping[str, Family]] = {
     "gptneox": Family(norm=Norm.LAYER, gated=False, biases=True),
@@ -59,9 +59,9 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "nemotron": Family(norm=Norm.LAYER, gated=False),
     "mamba": HYBRID,
     "jamba": HYBRID,
-    "gdn": Family(unpriced="linear attention is not priced yet"),
-    "deepseek": Family(unpriced="latent attention is not priced yet"),
-    "kimi": Family(unpriced="latent attention is not priced yet"),
+    "gdn": Family(undescribed="linear attention"),
+    "deepseek": Family(undescribed="latent attention"),
+    "kimi": Family(undescribed="latent attention"),
     "bert": ENCODER,
     "t5": ENCODER,
     "vit": ENCODER,

@@ -51,11 +51,11 @@ def workload_of(reader: Reader) -> Workload:
 def _family(reader: Reader) -> Family:
     family = family_of(reader.row.text("model"))
     if (reader.row.whole("experts") or 0) > 1:
-        raise UnusableRow("no config of the model is known, and no column describes its layers of experts")
+        raise UnusableRow(_no_config("layers of experts"))
     if family is None:
         return reader.default("model", LLAMA)
-    if family.unpriced:
-        raise UnusableRow(family.unpriced)
+    if family.undescribed:
+        raise UnusableRow(_no_config(family.undescribed))
     return family
 
 
@@ -104,3 +104,7 @@ def _with_head(workload: Workload, *, tied: bool) -> Workload:
     *others, last = workload.runs
     assert isinstance(last.layer, HeadLayer)
     return replace(workload, runs=(*others, replace(last, layer=replace(last.layer, tied=tied))))
+
+
+def _no_config(part: str) -> str:
+    return f"no config of the model is known, and no column describes its {part}"

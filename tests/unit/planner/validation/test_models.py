@@ -37,7 +37,7 @@ def test_columns_and_a_name_make_the_model_of_the_preset(cells: dict[str, str], 
         ({"heads": "33"}, "hidden is no multiple of heads"),
         ({"kv_heads": "5"}, "heads is no multiple of kv_heads"),
         ({"experts": "8", "top_k": "2"}, "no config of the model is known"),
-        ({"model": "Mamba-2.8b"}, "state-space layers are not priced yet"),
+        ({"model": "Mamba-2.8b"}, "no column describes its state-space layers"),
     ],
 )
 def test_a_model_that_lacks_a_fact_is_refused_with_that_fact(cells: dict[str, str], reason: str) -> None:
