@@ -75,7 +75,10 @@ def _uneven_splits(setting: Setting, axis: str, degree: int) -> Iterator[Violati
     divided = [f"{split.pieces} ({split.name})" for split in splits if not split.replicate]
     copied = [f"{split.pieces} ({split.name})" for split in splits if split.replicate]
     rule = f"{axis} ({degree}) must divide {_listed(divided)}"
-    if copied:
+    whole = sorted({split.name for split in splits if split.pieces == 1})
+    if whole:
+        rule = f"{axis} ({degree}) must be 1: it cannot split the model's {_listed(whole)}"
+    elif copied:
         rule += f", and divide or be a multiple of {_listed(copied)}"
     yield Violation(
         pointer=f"/plan/{axis}",

@@ -96,3 +96,11 @@ def test_divisors_divide(number: int) -> None:
 
 def test_nearest_values_are_near_by_ratio() -> None:
     assert nearest_values(24, (1, 2, 4, 8, 16, 32, 64)) == (16, 32, 64)
+
+
+def test_what_nothing_splits_is_named() -> None:
+    judged = setting(model="resnet-18", framework="pytorch")
+    fixed = expand_short_plan(ShortPlan(tensor_parallel=2), judged)
+    violations = {v.pointer: v for v in layout_violations(judged, fixed.layout)}
+    assert violations["/plan/tensor_parallel"].rule.endswith("it cannot split the model's convolution")
+    assert violations["/plan/tensor_parallel"].nearest_legal == (1,)
