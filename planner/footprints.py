@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from planner.footprint import PLAIN, Footprint
-from planner.parameters import BIGSCIENCE, GUESS, NANOTRON, SAILOR, Effect, lineage
+from planner.parameters import BIGSCIENCE, GUESS, NANOTRON, SAILOR, Effect, nearest_of
 from planner.units import GIBIBYTE
 
 PER_PARAMETER: Final = "B per parameter"
@@ -122,12 +122,7 @@ def footprint_parameters_of(
     program: str, parameters: tuple[FootprintParameter, ...] = FOOTPRINTS
 ) -> Mapping[str, FootprintParameter]:
     """Return the parameters that hold for a program, by effect."""
-    found: dict[str, FootprintParameter] = {}
-    for name in lineage(program):
-        for parameter in parameters:
-            if parameter.program == name:
-                found.setdefault(parameter.effect, parameter)
-    return found
+    return nearest_of(program, parameters)
 
 
 def footprint_of(program: str, parameters: tuple[FootprintParameter, ...] = FOOTPRINTS) -> Footprint:

@@ -5,10 +5,10 @@ set neutral, ``--leave-out`` what it becomes when a source of runs is not there 
 Numbers of devices and links stand with their measurements (`planner.cost`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from planner.pace import ProgramPace
 
@@ -208,14 +208,37 @@ def lineage(program: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def parameters_of(program: str, parameters: tuple[Parameter, ...] = PARAMETERS) -> Mapping[str, Parameter]:
-    """Return the parameters that hold for a program, by effect."""
-    found: dict[str, Parameter] = {}
+class OfProgram(Protocol):
+    """A parameter of a program, for one effect."""
+
+    @property
+    def program(self) -> str:
+        """The program, or the framework for all programs on it."""
+        ...
+
+    @property
+    def effect(self) -> str:
+        """The effect that it measures."""
+        ...
+
+
+AnyParameter = TypeVar("AnyParameter", bound=OfProgram)
+
+
+def nearest_of(program: str, parameters: Iterable[AnyParameter]) -> Mapping[str, AnyParameter]:
+    """Return the parameters that hold for a program by effect: its own, else those of what it is based on."""
+    given = tuple(parameters)
+    found: dict[str, AnyParameter] = {}
     for name in lineage(program):
-        for parameter in parameters:
+        for parameter in given:
             if parameter.program == name:
                 found.setdefault(parameter.effect, parameter)
     return found
+
+
+def parameters_of(program: str, parameters: tuple[Parameter, ...] = PARAMETERS) -> Mapping[str, Parameter]:
+    """Return the parameters that hold for a program, by effect."""
+    return nearest_of(program, parameters)
 
 
 def pace_of(program: str, parameters: tuple[Parameter, ...] = PARAMETERS) -> ProgramPace:

@@ -7,21 +7,17 @@ behind under some recomputation.
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
 
 from planner.cost.layer import recomputed_modules
 from planner.cost.memory import framework_bytes
 from planner.cost.mesh_links import num_communicators
-from planner.cost.model import CostModel
+from planner.cost.model import ROUNDING, CostModel
 from planner.cost.replicas import expert_sharding
 from planner.strategy import Batch, Mesh, Recompute, Sharding
 from planner.units import Bytes
 from planner.workload.layers import Cut, Layer
 from planner.workload.recomputation import WHOLE_LAYER, saved_bytes
 from planner.workload.weights import Holdings, holdings
-
-ROUNDING: Final = 1e-9
-"""Relative margin for sums in floating point."""
 
 
 @dataclass(kw_only=True, eq=False)
