@@ -16,6 +16,7 @@ from planner.full_plan import full_plan, read_full_plan
 from planner.growth import grown_cluster
 from planner.job import Constraints, Job, Precision, SolverLimits
 from planner.legality import Setting, layout_violations
+from planner.machine_words import machine_words
 from planner.placement import named_group
 from planner.plan import (
     NearestFit,
@@ -117,7 +118,10 @@ def evaluate_plan(request: PlanRequest, plan: TrainingPlan | ShortPlan) -> Resul
         Status.FITS if prediction.fits else Status.DOES_NOT_FIT,
         plan=written,
         prediction=prediction,
-        explanation=explain(written, prediction, memory_fraction=request.constraints.memory_fraction),
+        explanation=(
+            *explain(written, prediction, memory_fraction=request.constraints.memory_fraction),
+            *machine_words(request.cluster, request.profiles),
+        ),
         warnings=(*_warnings(request, prediction), *_idle_devices(setting, written)),
     )
 
@@ -165,12 +169,15 @@ def _planned(
         prediction=prediction,
         certificate=certificate,
         alternatives=others,
-        explanation=explain(
-            plan,
-            prediction,
-            certificate=certificate,
-            alternatives=others,
-            memory_fraction=request.constraints.memory_fraction,
+        explanation=(
+            *explain(
+                plan,
+                prediction,
+                certificate=certificate,
+                alternatives=others,
+                memory_fraction=request.constraints.memory_fraction,
+            ),
+            *machine_words(request.cluster, request.profiles),
         ),
         warnings=_warnings(request, prediction),
     )

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost.memory_passes import COUNTED_DIMS, ELEMENT_BYTES, ELEMENTS_MOVED
+from planner.cost.memory_passes import COUNTED_DIMS, ELEMENT_BYTES, MOVED, Moved
 from planner.measurements import KernelTable
 from planner.profile import Profile
 from planner.units import Seconds
@@ -146,8 +146,8 @@ def _amounts(table: KernelTable) -> tuple[Floats, Floats] | None:
     counted = [columns[dim] for dim in table.dims if dim in COUNTED_DIMS]
     if not counted:
         return None
-    moved = ELEMENTS_MOVED.get((table.operator, table.phase), 1.0) * width * np.prod(counted, axis=0)
-    return np.zeros(len(table)), moved
+    moved = MOVED.get((table.operator, table.phase), Moved(1)).bytes_per_element(width)
+    return np.zeros(len(table)), moved * np.prod(counted, axis=0)
 
 
 def _fitted(terms: Floats, seconds: Floats) -> Floats:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from planner.cost.collective import CollectiveCosts
 from planner.cost.compute import KernelCosts
 from planner.cost.group_shape import GroupShape
-from planner.cost.memory_passes import ELEMENT_BYTES, ELEMENTS_MOVED
+from planner.cost.memory_passes import ELEMENT_BYTES, MOVED, SAME_BACKWARD
 from planner.cost.model import CostModel
 from planner.cost.product_rows import shape_of_phase
 from planner.formats import attention_precision
@@ -239,10 +239,13 @@ class _Kernels:
         wanted = pass_wanted(op.kind, moved, phase, self._precision)
         return self._ear.hear(wanted, self._costs.memory_pass(op, phase=phase))
 
-    def optimizer_step(self, num_parameters: float, bytes_per_parameter: Bytes) -> Estimate:
-        estimate = self._costs.optimizer_step(num_parameters, bytes_per_parameter)
+    def optimizer_step(
+        self, num_parameters: float, bytes_per_parameter: Bytes, *, kind: str = "adam"
+    ) -> Estimate:
+        estimate = self._costs.optimizer_step(num_parameters, bytes_per_parameter, kind=kind)
         moved = num_parameters * bytes_per_parameter
-        return self._ear.hear(pass_wanted("adam", moved, Phase.OPTIMIZER, Precision.FP32), estimate)
+        known = kind if (kind, Phase.OPTIMIZER.value) in MOVED else "adam"
+        return self._ear.hear(pass_wanted(known, moved, Phase.OPTIMIZER, Precision.FP32), estimate)
 
 
 class _Collectives:
@@ -298,11 +301,12 @@ def attention_wanted(op: AttentionCore, phase: Phase, precision: Precision) -> t
 
 def pass_wanted(kind: str, moved: Bytes, phase: Phase, precision: Precision) -> tuple[KernelWanted, ...]:
     """Return the rows that speak for a pass that moves so many bytes: its size and those beside it."""
-    elements_moved = ELEMENTS_MOVED.get((kind, phase.value))
-    dtype = attention_precision(precision).value
-    if elements_moved is None or dtype not in ELEMENT_BYTES:
+    phase = Phase.FORWARD if kind in SAME_BACKWARD else phase
+    known, dtype = MOVED.get((kind, phase.value)), attention_precision(precision).value
+    # How many rows a table of embeddings has is no matter of what a look-up moves.
+    if known is None or kind == "embedding" or dtype not in ELEMENT_BYTES:
         return ()
-    elements = moved / elements_moved / ELEMENT_BYTES[dtype]
+    elements = moved / known.bytes_per_element(ELEMENT_BYTES[dtype])
     return tuple(
         KernelWanted.of(kind, dtype, phase.value, _pass_sizes(kind, round(size)))
         for factor in NEIGHBOURS
@@ -339,9 +343,12 @@ def measured_in(profile: Mapping[str, Any]) -> frozenset[Wanted]:
 
 def _pass_sizes(kind: str, elements: int) -> dict[str, int]:
     """Return the sizes of a pass over so many elements, rows as long as they divide them evenly."""
-    if kind == "adam":
+    if kind in {"adam", "sgd"}:
         return {"params": elements}
-    if kind in {"add", "copy", "gelu", "gated_activation"}:
+    if kind in {"add", "copy", "dropout", "gelu", "gated_activation"}:
         return {"elems": elements}
+    if kind == "rotary":
+        # Its rows have two halves.
+        elements += elements % 2
     columns = min(LARGEST_COLUMNS, elements & -elements)
     return {"rows": elements // columns, "cols": columns}

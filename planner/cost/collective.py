@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from typing import Final
 
 from planner.cluster import NodeGroup
@@ -9,6 +10,7 @@ from planner.cost.collective_curves import Curve, Model
 from planner.cost.collective_model import LinkModel, across, bytes_per_rank
 from planner.cost.collective_rows import measured_collectives
 from planner.cost.group_shape import GroupShape, group_shape
+from planner.cost.machine_facts import MachineFacts, Place
 from planner.cost.measured_links import MeasuredLinks, link_of
 from planner.profile import Estimate, Profile, Provenance
 from planner.units import Bytes, Seconds
@@ -38,6 +40,7 @@ class CollectiveCosts:
         Raises InvalidRequest for a level whose shape does not hold its devices.
         """
         self._group = group
+        self._crowding = MachineFacts.of(group.device, profiles).crowding
         self._links = [link_of(group, number) for number in range(len(group.levels))]
         self._measured = MeasuredLinks(
             group=group, rows=measured_collectives(group.device, profiles), links=self._links
@@ -71,7 +74,7 @@ class CollectiveCosts:
         if boxes > 1 and not self._has_silent_neighbours(shape):
             curve = self._measured.between_boxes(operation, in_box, self._levels_model)
             if curve is not None:
-                return curve.estimate(payload_bytes, boxes)
+                return self._crowded_between(curve, payload_bytes, boxes, in_box)
         return self._by_levels(self._links_of(shape), operation, payload_bytes, shape)
 
     def _by_levels(
@@ -128,6 +131,20 @@ class CollectiveCosts:
     def _measured_in_box(
         self, operation: Collective, payload_bytes: Bytes, ranks: int, *, whole: bool
     ) -> Estimate | None:
+        alone = self._alone_in_box(operation, payload_bytes, ranks, whole=whole)
+        devices = self._group.levels[self._measured.box_level if whole else 0].devices
+        crowding = self._crowding.get(Place.INSIDE, 1.0)
+        if alone is None or crowding == 1.0 or ranks >= devices:
+            return alone
+        # All groups of a box together never take longer than one of all their ranks, which moves as much
+        # through every link: a larger group is then never faster.
+        most = self._alone_in_box(operation, payload_bytes, devices, whole=whole)
+        return _slowed(alone, crowding, most=inf if most is None else most.seconds)
+
+    def _alone_in_box(
+        self, operation: Collective, payload_bytes: Bytes, ranks: int, *, whole: bool
+    ) -> Estimate | None:
+        """Return the time of one group in a box while all others are silent, as it was measured."""
         curve = self._measured.in_box(operation, whole=whole)
         if curve is not None:
             return curve.estimate(payload_bytes, ranks)
@@ -136,6 +153,13 @@ class CollectiveCosts:
             if curve is not None:
                 return _derived(curve, other, operation, payload_bytes, ranks)
         return None
+
+    def _crowded_between(self, curve: Curve, payload_bytes: Bytes, boxes: int, in_box: int) -> Estimate:
+        """Return the time of one of the groups that leave the same boxes."""
+        alone = curve.estimate(payload_bytes, boxes)
+        if in_box >= self._group.levels[self._measured.box_level].devices:
+            return alone
+        return _slowed(alone, self._crowding.get(Place.BETWEEN, 1.0))
 
     def _levels_model(self, links: Sequence[LinkModel], operation: Collective, ranks_per_box: int) -> Model:
         levels = self._group.levels[: self._measured.box_level + 1]
@@ -163,6 +187,11 @@ class CollectiveCosts:
 
     def _has_silent_neighbours(self, shape: GroupShape) -> bool:
         return any(shape.talking < level.devices_per_link for level in self._group.levels)
+
+
+def _slowed(alone: Estimate, factor: float, *, most: Seconds = inf) -> Estimate:
+    seconds = max(min(alone.seconds * factor, most), alone.seconds)
+    return replace(alone, seconds=seconds)
 
 
 def _from_datasheet(seconds: Seconds, relative_error: float) -> Estimate:

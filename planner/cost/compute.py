@@ -10,6 +10,7 @@ from planner.cost.device_attention import attention_times
 from planner.cost.device_products import all_phases, forward_times
 from planner.cost.grouped_products import EXACT_ERROR, OVER_SINGLE, OVER_SINGLE_ERROR, GroupedTimes
 from planner.cost.lenders import datasheet_roofline, profiles_of
+from planner.cost.machine_facts import MachineFacts
 from planner.cost.matrix_products import ProductTimes, Shape
 from planner.cost.memory_passes import MemoryTimes
 from planner.cost.product_rows import shape_of_phase
@@ -33,6 +34,7 @@ class KernelCosts:
         """
         own, precision = profiles_of(device, profiles), executed_precision(device, precision)
         self._memory = MemoryTimes.of(device, own)
+        self._load_slowdown = MachineFacts.of(device, own).load_slowdown
         bandwidth = self._memory.bandwidth_bytes_per_second
         forward = forward_times(device, profiles, precision, bytes_per_second=bandwidth)
         self._products = all_phases(forward, device, profiles, precision)
@@ -60,16 +62,10 @@ class KernelCosts:
         """Return the time of one phase of a product; gradients are products of the transposed shapes."""
         known = self._answers.get((op, phase))
         if known is None:
-            shape = phase_shape(op, phase)
             if op.repeats > 1:
                 known = self._repeated_product(op, phase)
-            elif not op.has_weights:
-                known = self._batch(shape, op.count)
-            elif op.count == 1:
-                times = self._head_products if op.module is Module.HEAD else self._products
-                known = self._product(shape, phase, times[phase])
             else:
-                known = self._grouped_product(op, phase)
+                known = self._single_product(op, phase).scaled(self._load_slowdown)
             self._answers[op, phase] = known
         return known
 
@@ -77,7 +73,8 @@ class KernelCosts:
         """Return the time of the fused attention core, forward or backward."""
         known = self._answers.get((op, phase))
         if known is None:
-            known = self._answers[op, phase] = self._attention.estimate(op, phase=phase)
+            estimate = self._attention.estimate(op, phase=phase)
+            known = self._answers[op, phase] = estimate.scaled(self._load_slowdown)
         return known
 
     def memory_pass(self, op: MemoryPass, *, phase: Phase) -> Estimate:
@@ -85,20 +82,27 @@ class KernelCosts:
         moved = op.forward_bytes if phase is Phase.FORWARD else op.backward_bytes
         return self._memory.estimate(op.kind, moved, phase=phase).scaled(op.repeats)
 
-    def optimizer_step(self, num_parameters: float, bytes_per_parameter: Bytes) -> Estimate:
-        """Return the time of the optimizer over ``num_parameters``, each moving so many bytes."""
-        return self._memory.estimate("adam", num_parameters * bytes_per_parameter, phase=Phase.OPTIMIZER)
+    def optimizer_step(
+        self, num_parameters: float, bytes_per_parameter: Bytes, *, kind: str = "adam"
+    ) -> Estimate:
+        """Return the time of the optimizer over ``num_parameters``, each moving so many bytes.
+
+        A ``kind`` that was not measured runs as Adam does.
+        """
+        known = kind if (kind, Phase.OPTIMIZER) in self._memory.curves else "adam"
+        return self._memory.estimate(known, num_parameters * bytes_per_parameter, phase=Phase.OPTIMIZER)
 
     def best_flops_per_second(self) -> FlopsPerSecond:
         """Return a rate that no matrix product and no attention core of this object exceeds."""
         single = max(times.best_flops_per_second for times in self._products.values())
-        return max(
+        best = max(
             single,
             single / min(OVER_SINGLE.values()),
             self._grouped.best_flops_per_second,
             self._batched.best_flops_per_second,
             self._attention.best_flops_per_second,
         )
+        return best / self._load_slowdown
 
     def best_memory_bandwidth(self) -> BytesPerSecond:
         """Return a rate that no memory-bound pass of this object exceeds."""
@@ -114,6 +118,16 @@ class KernelCosts:
         if phase is Phase.WEIGHT_GRADIENT:
             return self.matrix_product(replace(op, rows=op.rows * op.repeats, repeats=1), phase=phase)
         return self.matrix_product(replace(op, repeats=1), phase=phase).scaled(op.repeats)
+
+    def _single_product(self, op: MatrixProduct, phase: Phase) -> Estimate:
+        """Return the time of a product as measured, whatever a loaded device makes of it."""
+        shape = phase_shape(op, phase)
+        if not op.has_weights:
+            return self._batch(shape, op.count)
+        if op.count > 1:
+            return self._grouped_product(op, phase)
+        times = self._head_products if op.module is Module.HEAD else self._products
+        return self._product(shape, phase, times[phase])
 
     def _grouped_product(self, op: MatrixProduct, phase: Phase) -> Estimate:
         shape = (op.count, op.rows, op.columns, op.inner)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from planner.cost.tally import NOTHING, Cause, Family, Tally, booked, exposed
+from planner.cost.tally import CONTENTION_FRACTION, NOTHING, Cause, Family, Tally, booked, exposed
 from planner.framework import StateWidths
 from planner.profile import Estimate
 from planner.strategy import Sharding, ZeroStage
@@ -33,6 +33,7 @@ class ReplicaCosts:
     buckets: bool
     pace: float = 1.0
     """Time of its collectives over measured ones."""
+    contention_fraction: float = CONTENTION_FRACTION
 
     def reduction(self, parameters: int) -> Tally:
         """Return the time to reduce the gradients of ``parameters`` local parameters.
@@ -59,7 +60,7 @@ class ReplicaCosts:
         """Return what a layer's forward pass shows of its parameters' gather, per micro-batch."""
         if not self._gathers_in_passes:
             return NOTHING
-        return exposed(self.gather(gathered), behind_seconds=work.seconds)
+        return self._beside(self.gather(gathered), work)
 
     def in_backward(self, gathered: Bytes, trained: int, work: Tally) -> Tally:
         """Return what a layer's backward pass shows of gather and reduce-scatter, per micro-batch.
@@ -71,7 +72,12 @@ class ReplicaCosts:
             parts = parts + self.reduction(trained)
         if self._gathers_in_passes and self.sharding.reshard_after_forward and work.seconds:
             parts = parts + self.gather(gathered)
-        return exposed(parts, behind_seconds=work.seconds)
+        return self._beside(parts, work)
+
+    def _beside(self, communication: Tally, work: Tally) -> Tally:
+        return exposed(
+            communication, behind_seconds=work.seconds, contention_fraction=self.contention_fraction
+        )
 
     def reduction_per_step(self, trained: int) -> Tally:
         """Return the reduction that runs once a step, after the last micro-batch."""

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from planner.cost.tally import (
     AXIS_CAUSES,
+    CONTENTION_FRACTION,
     NOTHING,
     Cause,
     Family,
@@ -120,6 +121,7 @@ class LayerClock:
     """Time of the framework's attention on this device over that of the fastest kernels."""
     added_launch_seconds: Seconds = 0.0
     """Host time that each launch takes on this mesh beyond the framework's usual one."""
+    contention_fraction: float = CONTENTION_FRACTION
 
     def passes(self, layer: Layer, cut: Cut) -> LayerPasses:
         """Return both passes of a layer cut this way."""
@@ -213,7 +215,10 @@ class LayerClock:
         estimate = self.kernels.attention(block, phase=phase).scaled(blocks * pace)
         core = booked(estimate, cause=Cause.COMPUTE, family=Family.ATTENTION)
         behind = core.seconds * (blocks - 1) / blocks
-        return [core, *(exposed(self._collective(ring), behind_seconds=behind) for ring in rings)]
+        return [core, *(self._beside(self._collective(ring), behind) for ring in rings)]
+
+    def _beside(self, communication: Tally, seconds: Seconds) -> Tally:
+        return exposed(communication, behind_seconds=seconds, contention_fraction=self.contention_fraction)
 
     def _backward(self, operators: Sequence[Operator]) -> Tally:
         operators = [op for op in operators if not op.forward_only]
@@ -253,7 +258,7 @@ class LayerClock:
             partners = [other for other in partners if not gathers_a_saved_input(other)]
         beside = [self._collective(other) for other in partners]
         if self.framework.hides_tensor_parallel_backward:
-            beside = [exposed(tally, behind_seconds=product.seconds) for tally in beside]
+            beside = [self._beside(tally, product.seconds) for tally in beside]
         return [product, *beside] if product.seconds else beside
 
     def _recompute(self, operators: Sequence[Operator], recompute: Recompute) -> Tally:

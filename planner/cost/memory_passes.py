@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from planner.cluster import Device
-from planner.cost.surface import Surface, monotone
+from planner.cost.surface import Floats, Surface, monotone
 from planner.measurements import KernelTable
 from planner.profile import Estimate, Profile, Provenance
 from planner.units import Bytes, BytesPerSecond, Seconds
@@ -43,25 +43,56 @@ placed between: no fused training kernel was published.
 OTHER_SHARE: Final = 0.65
 LEAST_ROWS: Final = 3
 ELEMENT_BYTES: Final[Mapping[str, int]] = {"fp32": 4, "tf32": 4, "fp32_or_tf32": 4, "fp16": 2, "bf16": 2}
-ELEMENTS_MOVED: Final[Mapping[tuple[str, str], float]] = {
-    ("add", "forward"): 3,
-    ("copy", "forward"): 2,
-    ("gated_activation", "forward"): 3,
-    ("gated_activation", "backward"): 5,
-    ("gelu", "forward"): 2,
-    ("gelu", "backward"): 3,
-    ("layer_norm", "forward"): 2,
-    ("layer_norm", "backward"): 3,
-    ("rms_norm", "forward"): 2,
-    ("rms_norm", "backward"): 3,
-    ("softmax", "forward"): 2,
-    ("softmax", "backward"): 3,
-    ("adam", "optimizer"): 7,
-}
-"""Elements read and written per element (or parameter) of a measured row: reads inputs, writes outputs.
+FP32_BYTES: Final = 4
+MASK_BYTES: Final = 1
 
-Adam reads weight, gradient and both moments and writes three of them.
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What a measured row moves per element (or parameter): values of its format, and further bytes."""
+
+    values: float
+    more_bytes: float = 0.0
+
+    def bytes_per_element(self, value_bytes: float) -> Bytes:
+        """Return what moves per element of a format."""
+        return self.values * value_bytes + self.more_bytes
+
+
+MOVED: Final[Mapping[tuple[str, str], Moved]] = {
+    ("add", "forward"): Moved(3),
+    ("copy", "forward"): Moved(2),
+    ("cross_entropy", "forward"): Moved(1, 3 * FP32_BYTES),
+    ("cross_entropy", "backward"): Moved(1, 5 * FP32_BYTES),
+    ("dropout", "forward"): Moved(2, MASK_BYTES),
+    ("dropout", "backward"): Moved(2, MASK_BYTES),
+    ("embedding", "forward"): Moved(2),
+    ("embedding", "backward"): Moved(3),
+    ("gated_activation", "forward"): Moved(3),
+    ("gated_activation", "backward"): Moved(5),
+    ("gelu", "forward"): Moved(2),
+    ("gelu", "backward"): Moved(3),
+    ("layer_norm", "forward"): Moved(2),
+    ("layer_norm", "backward"): Moved(3),
+    ("permute", "forward"): Moved(2),
+    ("rms_norm", "forward"): Moved(2),
+    ("rms_norm", "backward"): Moved(3),
+    ("rotary", "forward"): Moved(12),
+    ("rotary", "backward"): Moved(12),
+    ("softmax", "forward"): Moved(2),
+    ("softmax", "backward"): Moved(3),
+    ("adam", "optimizer"): Moved(7),
+    ("sgd", "optimizer"): Moved(5),
+}
+"""What kernels read and write: reads inputs, writes outputs, one kernel after the other.
+
+A loss casts to FP32, reads and writes the softmax, and backward fills, turns and casts the gradient (as
+`workload.ends` counts). Rotary embedding as the profiler runs it is five kernels either way: two products
+of two operands and a sum move three values each, a change of sign of half of them one, joining halves two.
+Adam reads weight, gradient and both moments and writes three of them; SGD with momentum has one moment.
 """
+SAME_BACKWARD: Final = frozenset({"permute"})
+"""Passes whose gradient is such a pass again: rows go back to where they came from."""
 COUNTED_DIMS: Final = frozenset({"elems", "rows", "cols", "params"})
 MEASURED_ERROR: Final = 0.06
 INTERPOLATED_ERROR: Final = 0.10
@@ -98,7 +129,7 @@ class MemoryTimes:
         """Return the time of a pass that reads and writes so many bytes."""
         if moved <= 0:
             return Estimate(seconds=0.0, provenance=Provenance.MEASURED, relative_error=0.0)
-        curve = self.curves.get((kind, phase))
+        curve = self.curves.get((kind, Phase.FORWARD if kind in SAME_BACKWARD else phase))
         if curve is not None:
             return Estimate(
                 seconds=curve(moved), provenance=Provenance.INTERPOLATED, relative_error=INTERPOLATED_ERROR
@@ -117,9 +148,15 @@ class MemoryTimes:
 def _training_tables(profile: Profile) -> list[KernelTable]:
     others = {*profile.facts.get("burst_sources", ()), *profile.facts.get("eager_sources", ())}
     is_other = np.array([source.source in others for source in profile.sources], dtype=bool)
-    known = [table for table in profile.kernels if (table.operator, table.phase) in ELEMENTS_MOVED]
+    known = [table for table in profile.kernels if _is_counted(table)]
     kept = [table.rows(np.flatnonzero(~is_other[table.source_index])) for table in known]
     return [table for table in kept if len(table) and table.dtype in ELEMENT_BYTES]
+
+
+def _is_counted(table: KernelTable) -> bool:
+    """Whether it is known what the rows move."""
+    has_table = table.operator != "embedding" or {"rows", "cols", "vocabulary"} <= set(table.dims)
+    return (table.operator, table.phase) in MOVED and has_table
 
 
 def _moved(tables: Sequence[KernelTable]) -> dict[tuple[str, str], dict[float, Seconds]]:
@@ -128,11 +165,20 @@ def _moved(tables: Sequence[KernelTable]) -> dict[tuple[str, str], dict[float, S
     for table in tables:
         key = (table.operator, table.phase)
         counted = [table.column(dim).astype(np.float64) for dim in table.dims if dim in COUNTED_DIMS]
-        moved = np.prod(counted, axis=0) * ELEMENTS_MOVED[key] * ELEMENT_BYTES[table.dtype]
+        per_element = MOVED[key].bytes_per_element(ELEMENT_BYTES[table.dtype])
+        moved = np.prod(counted, axis=0) * per_element + _filled_bytes(table)
         of_key = fastest.setdefault(key, {})
         for size, seconds in zip(moved.tolist(), table.seconds.tolist(), strict=True):
             of_key[size] = min(seconds, of_key.get(size, seconds))
     return fastest
+
+
+def _filled_bytes(table: KernelTable) -> Floats | float:
+    """Return the bytes of the whole table of gradients that the gradient of a look-up fills with zeros."""
+    if (table.operator, table.phase) != ("embedding", "backward"):
+        return 0.0
+    values = table.column("vocabulary").astype(np.float64) * table.column("cols")
+    return np.asarray(values * ELEMENT_BYTES[table.dtype], dtype=np.float64)
 
 
 def _curve(rows: Mapping[float, Seconds]) -> Surface:

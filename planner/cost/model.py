@@ -17,6 +17,7 @@ from planner.cost.geometry import EXPERT_AXES, axis_stride
 from planner.cost.group_bridge import GroupBridge
 from planner.cost.layer import LayerClock, LayerPasses, model_flops
 from planner.cost.layout_costs import LayoutCosts, PartCost, Run, fixed_part, layer_class
+from planner.cost.machine_facts import MachineFacts
 from planner.cost.memory import (
     StateBytes,
     buffer_bytes,
@@ -103,6 +104,8 @@ class CostModel:
     def __post_init__(self) -> None:
         """Open the measurements of the group's device and links."""
         job = self.setting.job
+        self.facts = MachineFacts.of(self.group.device, self.profiles)
+        self.setting = _paced(self.setting, self.facts)
         like = self.like
         self.kernels: KernelCosts = (
             like.kernels if like else KernelCosts(self.group.device, self.profiles, job.precision)
@@ -210,7 +213,13 @@ class CostModel:
         """Return the figures behind a layout's problem, with their causes."""
         ground = self.ground(layout.mesh, layout.batch.micro_batch_size)
         framework = self.setting.framework
-        replicas = replicas_of(ground.links, layout.sharding, framework=framework, widths=self.widths)
+        replicas = replicas_of(
+            ground.links,
+            layout.sharding,
+            framework=framework,
+            widths=self.widths,
+            contention_fraction=self.facts.contention_fraction,
+        )
         layers = tuple(
             self._part(number, recompute, ground, replicas)
             for number, _ in enumerate(self.setting.body.classes)
@@ -347,6 +356,7 @@ class CostModel:
             framework=framework,
             attention_pace=framework.pace.attention(generation),
             added_launch_seconds=added if links.mesh.pipeline_parallel > 1 else 0.0,
+            contention_fraction=self.facts.contention_fraction,
         )
 
     def _part(self, name: Member, recompute: Recompute, ground: Ground, replicas: Replicas) -> PartCost:
@@ -470,6 +480,15 @@ class _Floor:
 
     least_ns: int
     work_ns: int
+
+
+def _paced(setting: Setting, facts: MachineFacts) -> Setting:
+    """Return a setting whose framework launches no kernel faster than the machine's host does."""
+    pace = setting.framework.pace
+    if facts.launch_seconds <= pace.launch_seconds:
+        return setting
+    slower = replace(pace, launch_seconds=facts.launch_seconds)
+    return replace(setting, framework=replace(setting.framework, pace=slower))
 
 
 def _members(setting: Setting) -> dict[Member, tuple[Layer, ...]]:

@@ -6,6 +6,7 @@ from math import gcd
 from planner.cost.data_parallel import GroupClock, ReplicaCosts
 from planner.cost.geometry import expert_replica_stride, replica_stride
 from planner.cost.mesh_links import MeshLinks
+from planner.cost.tally import CONTENTION_FRACTION
 from planner.framework import Framework, StateWidths
 from planner.strategy import Mesh, Sharding
 
@@ -38,7 +39,12 @@ def expert_sharding(sharding: Sharding, mesh: Mesh) -> Sharding:
 
 
 def replicas_of(
-    links: MeshLinks, sharding: Sharding, *, framework: Framework, widths: StateWidths
+    links: MeshLinks,
+    sharding: Sharding,
+    *,
+    framework: Framework,
+    widths: StateWidths,
+    contention_fraction: float = CONTENTION_FRACTION,
 ) -> Replicas:
     """Return how the replicas of a mesh are kept equal under a sharding."""
     mesh = links.mesh
@@ -51,6 +57,7 @@ def replicas_of(
             widths=widths,
             buckets=framework.keeps_master_weights,
             pace=framework.pace.data_parallel,
+            contention_fraction=contention_fraction,
         )
 
     dense = costs(links.between_replicas, mesh.replicas, sharding)

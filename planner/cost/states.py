@@ -87,7 +87,7 @@ class StateCosts:
         reads = NORM_AND_UPDATE + self.optimizer.more_passes
         width = reads * widths.gradient + 2 * widths.optimizer + widths.parameter
         shard = ceil(shapes.parameters / sharding.optimizer)
-        estimate = self.kernels.optimizer_step(shard, width)
+        estimate = self.kernels.optimizer_step(shard, width, kind=self.optimizer.name)
         seconds = max(estimate.seconds, self._arithmetic_seconds(shard))
         passes = booked(replace(estimate, seconds=seconds), cause=Cause.OPTIMIZER, family=Family.OPTIMIZER)
         return passes + self._orthogonalised(shapes, sharding)

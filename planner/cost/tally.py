@@ -90,7 +90,7 @@ NOTHING: Final = Tally()
 CONTENTION_FRACTION: Final = 0.15
 """Slowdown of work per second of communication beside it: NCCL takes 10 to 20 of 108 to 148 multiprocessors.
 
-No published measurement of it is at hand: a stated guess, to be fitted on runs that hide much.
+No published measurement of it is at hand: a stated guess, where a machine's own profile does not say.
 """
 
 
@@ -122,7 +122,9 @@ def booked(estimate: Estimate, *, cause: Cause, family: Family) -> Tally:
     )
 
 
-def exposed(communication: Tally, *, behind_seconds: Seconds) -> Tally:
+def exposed(
+    communication: Tally, *, behind_seconds: Seconds, contention_fraction: float = CONTENTION_FRACTION
+) -> Tally:
     """Return what a communication that runs beside ``behind_seconds`` of work adds to it.
 
     What the work does not cover stands by itself; what it covers slows it down, for both share the
@@ -130,7 +132,7 @@ def exposed(communication: Tally, *, behind_seconds: Seconds) -> Tally:
     """
     seconds = communication.seconds
     covered = min(seconds, behind_seconds)
-    added = seconds - covered + CONTENTION_FRACTION * covered
+    added = seconds - covered + contention_fraction * covered
     return communication.times(added / seconds) if added else NOTHING
 
 
