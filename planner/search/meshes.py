@@ -4,10 +4,9 @@ They come in three steps, so that one cheap bound can rule out many at once: mes
 their variants in sharding and recomputation, and the variants' schedules.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import groupby
 from math import comb
 from typing import Final
 
@@ -18,6 +17,7 @@ from planner.legality import missing_modules
 from planner.limits import LayerSplit
 from planner.rules.layers import comes_out
 from planner.rules.pipeline import ACCUMULATION
+from planner.rules.rule import Part
 from planner.search.space import BATCHED, MESHED, MOST_PASSES, ONE_SAMPLE, SCHEDULED, SHARDED, Space, bare
 from planner.setting import (
     degree_is_legal,
@@ -43,54 +43,140 @@ MOST_COUNTED: Final = 10**300
 
 def meshes(space: Space) -> Iterator[tuple[Mesh, Batch]]:
     """Yield every legal mesh with every legal batch on it."""
+    batches = _Batches(space)
+    for mesh in _legal_meshes(space):
+        for batch in batches.on(mesh):
+            yield mesh, batch
+
+
+def _legal_meshes(space: Space) -> Iterator[Mesh]:
     for mesh in _meshes(space):
         if _sequence_splits(space, mesh) and space.runs(bare(mesh, ONE_SAMPLE), step=MESHED):
-            for batch in _batches(space, mesh):
-                if space.runs(bare(mesh, batch), step=BATCHED):
-                    yield mesh, batch
+            yield mesh
+
+
+class _Batches:
+    """The legal batches of meshes: the same for all with as many replicas, as far as no rule objects."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._known: dict[int, tuple[Batch, ...]] = {}
+
+    def on(self, mesh: Mesh) -> tuple[Batch, ...]:
+        """Return the batches of a mesh, the smallest micro-batch first."""
+        known = self._known.get(mesh.data_parallel)
+        if known is None:
+            known = self._known[mesh.data_parallel] = tuple(_batches(self._space, mesh))
+        if not self._space.rules[BATCHED]:
+            return known
+        return tuple(batch for batch in known if self._space.runs(bare(mesh, batch), step=BATCHED))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchedMesh:
-    """A mesh, its batches with the smallest micro-batch first, its ways to shard and to recompute."""
+    """A mesh, its batches with the smallest micro-batch first, its ways to shard and to recompute.
+
+    ``size`` counts its layouts and plans.
+    """
 
     mesh: Mesh
     batches: tuple[Batch, ...]
-    shardings: tuple[Sharding, ...]
+    choices: tuple["Choice", ...]
+    size: "SpaceSize"
+
+    @property
+    def shardings(self) -> tuple[Sharding, ...]:
+        """Every way to shard, once."""
+        return tuple({choice.sharding: None for choice in self.choices})
+
+    @property
+    def recompute(self) -> tuple[Recompute, ...]:
+        """Every mode of recomputation, once."""
+        return tuple({mode: None for choice in self.choices for mode in choice.recompute})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """A way to shard and the modes of recomputation that layers choose from: what tells variants apart."""
+
+    sharding: Sharding
     recompute: tuple[Recompute, ...]
+
+    def on(self, mesh: Mesh, batch: Batch) -> Layout:
+        """Return the layout of a mesh and batch with this choice; one chunk a stage."""
+        return replace(bare(mesh, batch), sharding=self.sharding, recompute=self.recompute)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpaceSize:
+    """How many layouts a space has, and how many plans: layouts times ways to place layers."""
+
+    layouts: int
+    plans: float
 
 
 def by_mesh(space: Space) -> Iterator[BatchedMesh]:
     """Yield every legal mesh that has a sharding, and a batch with a schedule."""
     # Schedules are judged by stages and micro-batches alone.
-    known: dict[tuple[int, int], bool] = {}
-    for mesh, pairs in groupby(meshes(space), key=lambda pair: pair[0]):
-        batches = []
-        for _, batch in pairs:
+    known: dict[tuple[int, int], int] = {}
+    legal, choices = _Batches(space), Choices(space)
+    for mesh in _legal_meshes(space):
+        batches, num_schedules = [], 0
+        for batch in legal.on(mesh):
             key = (mesh.pipeline_parallel, batch.num_micro_batches)
             if key not in known:
-                known[key] = next(schedules(space, mesh, batch), None) is not None
+                known[key] = sum(1 for _ in schedules(space, mesh, batch))
             if known[key]:
                 batches.append(batch)
-        layouts = [layout for batch in batches[:1] for layout in variants(space, mesh, batch)]
-        if layouts:
-            yield BatchedMesh(
-                mesh=mesh,
-                batches=tuple(batches),
-                shardings=tuple({layout.sharding: None for layout in layouts}),
-                recompute=tuple({mode: None for layout in layouts for mode in layout.recompute}),
-            )
+                num_schedules += known[key]
+        found = choices.on(mesh, batches[0]) if batches else ()
+        if found:
+            ways = sum(_placements(space, mesh.pipeline_parallel, len(choice.recompute)) for choice in found)
+            size = SpaceSize(layouts=num_schedules * len(found), plans=num_schedules * ways)
+            yield BatchedMesh(mesh=mesh, batches=tuple(batches), choices=found, size=size)
+
+
+def space_size(meshes: Iterable[BatchedMesh]) -> SpaceSize:
+    """Add up the layouts and plans of meshes."""
+    sizes = [batched.size for batched in meshes]
+    return SpaceSize(layouts=sum(size.layouts for size in sizes), plans=sum(size.plans for size in sizes))
+
+
+class Choices:
+    """The legal choices on meshes: the same for all that no rule tells apart."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._recompute = _recompute_choices(space)
+        self._known: dict[object, tuple[Choice, ...]] = {}
+        self._read = frozenset().union(*(rule.parts for rule in space.rules[SHARDED]))
+
+    def on(self, mesh: Mesh, batch: Batch) -> tuple[Choice, ...]:
+        """Return the choices of a mesh with a batch."""
+        key: object = (mesh.replicas, mesh.pipeline_parallel > 1)
+        if Part.BATCH in self._read:
+            key = (mesh, batch)
+        elif Part.MESH in self._read:
+            key = mesh
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = tuple(self._legal(mesh, batch))
+        return known
+
+    def _legal(self, mesh: Mesh, batch: Batch) -> Iterator[Choice]:
+        space = self._space
+        for zero_stage in _zero_stages(space, mesh):
+            sharding = zero_sharding(zero_stage, replicas=mesh.replicas, framework=space.setting.framework)
+            for recompute in self._recompute:
+                choice = Choice(sharding=sharding, recompute=recompute)
+                if space.runs(choice.on(mesh, batch), step=SHARDED):
+                    yield choice
 
 
 def variants(space: Space, mesh: Mesh, batch: Batch) -> Iterator[Layout]:
     """Yield the layouts of a mesh and batch that differ in sharding and recomputation; one chunk a stage."""
-    replicas = mesh.data_parallel * mesh.context_parallel
-    for zero_stage in _zero_stages(space, mesh):
-        sharding = zero_sharding(zero_stage, replicas=replicas, framework=space.setting.framework)
-        for recompute in _recompute_choices(space):
-            layout = replace(bare(mesh, batch), sharding=sharding, recompute=recompute)
-            if space.runs(layout, step=SHARDED):
-                yield layout
+    for choice in Choices(space).on(mesh, batch):
+        yield choice.on(mesh, batch)
 
 
 def schedules(space: Space, mesh: Mesh, batch: Batch) -> Iterator[Schedule]:
@@ -117,34 +203,6 @@ def _spare_ends(framework: Framework, stages: int) -> int:
 def can_split_freely(framework: Framework) -> bool:
     """Whether a search may give each stage the layers that suit it; else it spreads them evenly."""
     return framework.limits.layer_split is LayerSplit.ANY
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SpaceSize:
-    """How many layouts a space has, and how many plans: layouts times ways to place layers."""
-
-    layouts: int
-    plans: float
-
-
-def space_size(space: Space) -> SpaceSize:
-    """Count the layouts and plans of a space."""
-    layouts, plans = 0, 0.0
-    # Schedules are judged by stages and micro-batches alone, sharding and recomputation without a batch.
-    known: dict[tuple[int, int], int] = {}
-    for mesh, batches in groupby(meshes(space), key=lambda pair: pair[0]):
-        options: list[int] | None = None
-        for _, batch in batches:
-            if options is None:
-                options = [len(layout.recompute) for layout in variants(space, mesh, batch)]
-                ways = sum(_placements(space, mesh.pipeline_parallel, count) for count in options)
-            key = (mesh.pipeline_parallel, batch.num_micro_batches)
-            if key not in known:
-                known[key] = sum(1 for _ in schedules(space, mesh, batch))
-            num_schedules = known[key]
-            layouts += num_schedules * len(options)
-            plans += num_schedules * ways
-    return SpaceSize(layouts=layouts, plans=plans)
 
 
 def _placements(space: Space, stages: int, options: int) -> float:

@@ -12,7 +12,7 @@ from planner.job import Constraints
 from planner.legality import layout_violations
 from planner.limits import LayerSplit
 from planner.rules.layers import usual_split
-from planner.search.meshes import meshes, schedules, space_size, variants
+from planner.search.meshes import by_mesh, meshes, schedules, space_size, variants
 from planner.search.refusal import why_nothing_is_legal
 from planner.search.space import STEPS, search_space
 from planner.setting import Setting
@@ -58,7 +58,7 @@ def test_nothing_that_a_search_considers_breaks_a_rule(
         return
     seen = list(layouts(judged))
     assert {layout_violations(judged, layout) for layout in seen} == {()}
-    assert space_size(search_space(judged, Constraints())).layouts == len(seen)
+    assert space_size(by_mesh(search_space(judged, Constraints()))).layouts == len(seen)
 
 
 @pytest.mark.parametrize(("framework", "version"), RELEASES)
@@ -124,7 +124,7 @@ def test_a_search_may_be_held_to_modules_by_the_names_of_the_framework() -> None
 def test_a_search_held_to_a_module_that_is_not_there_is_told_so(module: str, words: str) -> None:
     fixed = Recompute(mode=RecomputeMode.SELECTIVE, modules=(module,))
     space = search_space(small("llama-3-8b", "megatron-core", None), Constraints(fixed={"recompute": fixed}))
-    assert space_size(space).layouts == 0
+    assert space_size(by_mesh(space)).layouts == 0
     refused = why_nothing_is_legal(space)
     assert refused.pointer == "/constraints/fixed/recompute"
     assert words in refused.message
