@@ -26,10 +26,15 @@ class Footprint:
     """Flat buffers of a fixed size that are allocated once and kept."""
     context_bytes: Bytes = 0.6 * GIBIBYTE
     """A CUDA context with the libraries' workspaces, as drivers report it on data-centre devices."""
+    pipelined_kept_fraction: float = 0.0
+    """What the passes of a pipeline keep beyond their tensors, as a share: blocks of several micro-batches
+    are freed in another order than they were taken in."""
     further_groups: float = 0
     """Process groups with communicators of their own beside those of the mesh's axes."""
     fragmentation_fraction: float = 0.03
     """Reserved over allocated, less one, of tensors that come and go in a steady training loop."""
+    unsure_gathered_inputs: float = 0.0
+    """Share of the gathered inputs that some releases or settings gather again instead of keeping them."""
     state_error: float = 0.01
     """Relative error of parameters, gradients and optimizer states: padding, and copies unknown here."""
     transient_error: float = 0.04

@@ -27,7 +27,7 @@ from planner.plan import (
 )
 from planner.profile import Provenance
 from planner.strategy import Layout
-from planner.units import NANOSECONDS_PER_SECOND, FlopsPerSecond, Seconds
+from planner.units import NANOSECONDS_PER_SECOND, Bytes, FlopsPerSecond, Seconds
 
 STANDARD_DEVIATIONS: Final = 1.2816
 """Half width of an 80 % interval of a normal distribution."""
@@ -230,7 +230,8 @@ def _provenance(parts: Tally) -> ProvenanceShares:
 
 
 def _stage_memory(plan: PlayedPlan, stage: int) -> StageMemory:
-    breakdown = _memory_breakdown(plan, stage)
+    moment = _fullest_moment(plan, stage)
+    breakdown = _memory_breakdown(plan, stage, moment)
     transient = breakdown.activations + breakdown.logits + breakdown.buffers
     states = breakdown.parameters + breakdown.gradients + breakdown.optimizer
     peak = states + transient + breakdown.framework
@@ -238,6 +239,7 @@ def _stage_memory(plan: PlayedPlan, stage: int) -> StageMemory:
     width = STANDARD_DEVIATIONS * hypot(
         footprint.state_error * states, footprint.transient_error * (transient + breakdown.framework)
     )
+    less = hypot(width, footprint.unsure_gathered_inputs * _gathered_inputs(plan, stage, moment))
     capacity = plan.costs(stage).capacity_bytes
     return StageMemory(
         stage=stage,
@@ -246,15 +248,26 @@ def _stage_memory(plan: PlayedPlan, stage: int) -> StageMemory:
         peak_allocated_bytes=states + transient,
         capacity_bytes=capacity,
         fits=peak <= capacity,
-        interval_bytes=(peak - width, peak + width),
+        interval_bytes=(max(peak - less, 0.0), peak + width),
         breakdown_bytes=breakdown,
     )
 
 
-def _memory_breakdown(plan: PlayedPlan, stage: int) -> MemoryBreakdown:
-    moment = max(
+def _fullest_moment(plan: PlayedPlan, stage: int) -> Moment:
+    return max(
         memory_moments(plan.problem.shape, stage), key=lambda moment: _moment_bytes(plan, stage, moment)
     )
+
+
+def _gathered_inputs(plan: PlayedPlan, stage: int, moment: Moment) -> Bytes:
+    """Return what saved inputs take beyond their shards at a moment of a stage."""
+    per_chunk = (
+        sum(part.gathered_input_bytes * count for part, count in parts) for parts in _chunk_parts(plan, stage)
+    )
+    return sum(count * size for count, size in zip(moment.saved, per_chunk, strict=True))
+
+
+def _memory_breakdown(plan: PlayedPlan, stage: int, moment: Moment) -> MemoryBreakdown:
     own = _chunk_parts(plan, stage)
     saved = [sum(part.saved_bytes * count for part, count in parts) for parts in own]
     logits = [sum(part.logits_bytes * count for part, count in parts) for parts in own]

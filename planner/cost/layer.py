@@ -99,7 +99,8 @@ class LayerCost:
     """What one layer costs one device for one micro-batch under one mode of recomputation.
 
     ``backward`` holds the recomputation that precedes it. ``logits_bytes`` is the part of
-    ``saved_bytes`` that belongs to logits and loss.
+    ``saved_bytes`` that belongs to logits and loss, ``gathered_input_bytes`` the part that gathered inputs
+    take beyond their shards.
     """
 
     forward: Tally
@@ -107,6 +108,7 @@ class LayerCost:
     saved_bytes: Bytes
     working_bytes: Bytes
     logits_bytes: Bytes
+    gathered_input_bytes: Bytes
     holdings: Holdings
 
 
@@ -122,6 +124,8 @@ class LayerClock:
     added_launch_seconds: Seconds = 0.0
     """Host time that each launch takes on this mesh beyond the framework's usual one."""
     contention_fraction: float = CONTENTION_FRACTION
+    kept_fraction: float = 0.0
+    """What passes keep on this mesh beyond their tensors, as a share."""
 
     def passes(self, layer: Layer, cut: Cut) -> LayerPasses:
         """Return both passes of a layer cut this way."""
@@ -137,8 +141,10 @@ class LayerClock:
     def cost(self, passes: LayerPasses, recompute: Recompute) -> LayerCost:
         """Return the cost of a layer under one mode of recomputation."""
         operators, modules = passes.operators, recomputed_modules(recompute)
-        kept = saved_bytes(operators, recompute=modules) + self._gathered_bytes(passes, modules)
-        everything = saved_bytes(operators, recompute=NO_MODULES) + self._gathered_bytes(passes, NO_MODULES)
+        gathered, all_gathered = (self._gathered_bytes(passes, those) for those in (modules, NO_MODULES))
+        held = 1 + self.kept_fraction
+        kept = held * saved_bytes(operators, recompute=modules) + gathered
+        everything = held * saved_bytes(operators, recompute=NO_MODULES) + all_gathered
         logits = [
             tensor.size_bytes
             for tensor in kept_tensors(operators, recompute=modules)
@@ -149,7 +155,8 @@ class LayerClock:
             backward=total((self._recompute(operators, recompute), passes.backward)),
             saved_bytes=kept,
             working_bytes=everything - kept + _working_bytes(operators, passes.cut),
-            logits_bytes=sum(logits),
+            logits_bytes=held * sum(logits),
+            gathered_input_bytes=gathered,
             holdings=passes.holdings,
         )
 

@@ -22,6 +22,7 @@ class Run:
     saved_bytes: Bytes
     working_bytes: Bytes
     logits_bytes: Bytes
+    gathered_input_bytes: Bytes
 
     @classmethod
     def of(cls, layers: Sequence[LayerCost]) -> Self:
@@ -32,6 +33,7 @@ class Run:
             saved_bytes=sum(layer.saved_bytes for layer in layers),
             working_bytes=max((layer.working_bytes for layer in layers), default=0.0),
             logits_bytes=sum(layer.logits_bytes for layer in layers),
+            gathered_input_bytes=sum(layer.gathered_input_bytes for layer in layers),
         )
 
 
@@ -48,6 +50,8 @@ class PartCost:
     saved_bytes: Bytes
     working_bytes: Bytes
     logits_bytes: Bytes
+    gathered_input_bytes: Bytes
+    """What saved inputs take beyond their tensor-parallel shards, where they are saved gathered."""
     gathered_bytes: Bytes
     """Of all parameters, as gathers move them."""
     trained_parameters: int

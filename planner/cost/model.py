@@ -349,13 +349,15 @@ class CostModel:
 
     def _clock(self, links: MeshLinks) -> LayerClock:
         framework, generation = self.setting.framework, self.group.device.architecture.split(" ")[0]
+        is_pipelined = links.mesh.pipeline_parallel > 1
         added = framework.pace.pipelined_launch_seconds * links.mesh.tensor_parallel
         return LayerClock(
             kernels=self.kernels,
             collectives=links.layer_collective,
             framework=framework,
             attention_pace=framework.pace.attention(generation),
-            added_launch_seconds=added if links.mesh.pipeline_parallel > 1 else 0.0,
+            added_launch_seconds=added if is_pipelined else 0.0,
+            kept_fraction=framework.footprint.pipelined_kept_fraction if is_pipelined else 0.0,
             contention_fraction=self.facts.contention_fraction,
         )
 
@@ -421,6 +423,7 @@ class CostModel:
             saved_bytes=run.saved_bytes,
             working_bytes=run.working_bytes,
             logits_bytes=run.logits_bytes,
+            gathered_input_bytes=run.gathered_input_bytes,
             gathered_bytes=sum(self.states.gathered_bytes(holding) for holding, _, _ in shares),
             trained_parameters=held.dense.trained.parameters + held.experts.trained.parameters,
             states=sum(

@@ -54,12 +54,13 @@ def step_time_comparison(outcome: Outcome) -> Comparison | None:
 
 
 def memory_comparison(outcome: Outcome) -> Comparison | None:
-    """Return the peak memory of the fullest stage in bytes, counted as the row counts it."""
+    """Return the peak memory in bytes of the stage that the row prints, counted as the row counts it."""
     measured, prediction = outcome.measured.peak_memory_bytes, outcome.prediction
     if measured is None or prediction is None:
         return None
     kind = outcome.measured.memory_kind
-    fullest = max(prediction.memory, key=lambda stage: _counted_bytes(stage, kind))
+    printed = prediction.memory[:1] if outcome.measured.is_of_first_stage else prediction.memory
+    fullest = max(printed, key=lambda stage: _counted_bytes(stage, kind))
     predicted = _counted_bytes(fullest, kind)
     apart = fullest.peak_bytes - predicted
     low, high = fullest.interval_bytes

@@ -9,6 +9,12 @@ from planner.validation.rows import Row
 
 RAN: Final = frozenset({"no", "false"})
 OUT_OF_MEMORY: Final = frozenset({"yes", "true", "oom"})
+FIRST_RANK_LOGS: Final = ("nanotron",)
+"""Programs that print the memory of rank 0 alone, which sits on the first stage.
+
+nanotron's trainer logs its peaks with ``rank=0``; where one micro-batch makes the step, the last stage of its
+runs needs 1.7 times what they print.
+"""
 
 
 class MemoryKind(StrEnum):
@@ -28,6 +34,8 @@ class Measured:
     step_time_seconds: Seconds | None = None
     peak_memory_bytes: Bytes | None = None
     memory_kind: MemoryKind = MemoryKind.ALLOCATED
+    is_of_first_stage: bool = False
+    """Whether the peak is that of the first stage, rather than of the fullest."""
     fits: bool | None = None
     has_failed_unexplained: bool = False
 
@@ -49,6 +57,7 @@ def measured_of(row: Row) -> Measured:
         step_time_seconds=step_time,
         peak_memory_bytes=memory * GIBIBYTE if memory else None,
         memory_kind=_memory_kind(row),
+        is_of_first_stage=row.text("framework").lower().startswith(FIRST_RANK_LOGS),
         fits=False if verdict in OUT_OF_MEMORY else ran or None,
         has_failed_unexplained=not ran and bool(verdict) and verdict not in OUT_OF_MEMORY,
     )

@@ -89,6 +89,11 @@ PROGRAM_HINTS: Final = (
     ("megatron-deepspeed", "inter_link", re.compile(r"jean zay"), "bigscience"),
 )
 """Programs on a framework by what a column of their rows says."""
+PRECISION_HINTS: Final = (
+    # BigScience settled on BF16, in which its last sweeps ran and its model was trained.
+    ("bigscience", "notes", re.compile(r"rebalancing layers|dated (02-28|03-)"), Precision.BF16),
+)
+"""Which of several precisions a program ran in, by what a column of its rows says."""
 OTHER_SOFTWARE: Final = Software(framework="any", is_relative=True)
 
 PRECISIONS: Final[Mapping[str, Precision]] = {
@@ -153,10 +158,22 @@ def _precision(reader: Reader, software: Software) -> Precision:
         return reader.default("precision", software.precision)
     choices = [PRECISIONS.get(part.strip()) for part in text.split("|")]
     # Of several the program's own default, where it is among them.
-    chosen = software.precision if software.precision in choices else choices[-1]
+    usual = _hinted_precision(reader, software) or software.precision
+    chosen = usual if usual in choices else choices[-1]
     if chosen is None:
         raise UnusableRow(f"precision {text} is not known yet")
     return chosen if len(choices) == 1 else reader.default("precision", chosen)
+
+
+def _hinted_precision(reader: Reader, software: Software) -> Precision | None:
+    return next(
+        (
+            precision
+            for program, column, pattern, precision in PRECISION_HINTS
+            if program == software.program and pattern.search(reader.row.text(column).lower())
+        ),
+        None,
+    )
 
 
 def _optimizer(reader: Reader) -> Optimizer:

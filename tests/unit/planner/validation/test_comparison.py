@@ -44,3 +44,22 @@ def test_a_fit_on_a_device_of_unknown_memory_proves_nothing() -> None:
     outcome = Evaluator().outcome(row(device="A100", device_mem_gib="", intra_link="NVLink3"))
     assert step_time_comparison(outcome) is not None
     assert fit_comparison(outcome) is None
+
+
+def test_a_log_of_the_first_rank_is_held_against_the_first_stage() -> None:
+    run = {"pp": "2", "tp": "1", "dp": "4", "mbs": "16", "seq_parallel": "", "peak_mem_gib": "40"}
+    logged = Evaluator().outcome(row(framework="nanotron", **run))
+    found = memory_comparison(logged)
+    assert logged.prediction is not None
+    assert found is not None
+    first, last = (stage.peak_allocated_bytes for stage in logged.prediction.memory)
+    # One micro-batch makes the step: the last stage holds the logits beside as many layers.
+    assert found.predicted == first < last
+
+
+def test_gathered_inputs_that_may_not_be_kept_widen_an_interval_downwards() -> None:
+    run = {"tp": "4", "dp": "2", "peak_mem_gib": "20"}
+    unsure = memory_comparison(Evaluator().outcome(row(framework="nanotron", **run)))
+    assert unsure is not None
+    low, high = unsure.interval
+    assert unsure.predicted - low > 1.5 * (high - unsure.predicted)

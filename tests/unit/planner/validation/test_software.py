@@ -126,3 +126,20 @@ def test_a_row_trains_adapters_where_its_notes_say_so(notes: str, has_adapters: 
     reader = Reader(row=row(notes=notes))
     assert job_of(reader, software_of(reader)).trainable.has_adapters is has_adapters
     assert ("trainable" in reader.assumed) is has_adapters
+
+
+@pytest.mark.parametrize(
+    ("notes", "precision"),
+    [('section "GBS Variations", dated 02-25', Precision.FP16), ("dated 02-28", Precision.BF16)],
+)
+def test_bigscience_went_over_to_bf16(notes: str, precision: Precision) -> None:
+    reader = Reader(
+        row=row(
+            framework="Megatron-DeepSpeed",
+            inter_link="Omni-Path 4x100Gb/node (Jean Zay)",
+            precision="fp16|bf16",
+            notes=notes,
+        )
+    )
+    assert job_of(reader, software_of(reader)).precision is precision
+    assert "precision" in reader.assumed
