@@ -2,22 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Any, Final, Generic, Protocol
 
-from planner.cost.tally import (
-    AXIS_CAUSES,
-    CONTENTION_FRACTION,
-    NOTHING,
-    Cause,
-    Family,
-    Tally,
-    booked,
-    constant,
-    exposed,
-    total,
-)
+from planner.cost.ledger import Amount, Ledger, Timed, Timed_co
+from planner.cost.tally import AXIS_CAUSES, CONTENTION_FRACTION, Cause, Family
 from planner.framework import Framework
-from planner.profile import Estimate
 from planner.strategy import Recompute, RecomputeMode
 from planner.units import Bytes, Flops, Seconds
 from planner.workload.layers import Cut, Layer
@@ -41,10 +30,6 @@ from planner.workload.weights import (
     weights_of,
 )
 
-LAUNCH_RELATIVE_ERROR: Final = 0.3
-"""How far a host's launch time per kernel strays between hosts (no measurement: a stated guess)."""
-
-
 EAGER_ALREADY: Final = frozenset({Module.HEAD, Module.TRACED})
 """Where passes are counted kernel by kernel, as an eager program runs them: the loss, a traced module."""
 
@@ -59,43 +44,43 @@ ALIGNED_ELEMENTS: Final = 8
 """Elements of two bytes in the 16 bytes that tensor cores load at once."""
 
 
-class KernelClock(Protocol):
+class KernelClock(Protocol[Timed_co]):
     """Times kernels on one device."""
 
-    def matrix_product(self, op: MatrixProduct, *, phase: Phase) -> Estimate:
+    def matrix_product(self, op: MatrixProduct, *, phase: Phase) -> Timed_co:
         """Return the time of a product in forward or as one of its gradients."""
         ...
 
-    def attention(self, op: AttentionCore, *, phase: Phase) -> Estimate:
+    def attention(self, op: AttentionCore, *, phase: Phase) -> Timed_co:
         """Return the time of a fused attention core, forward or backward."""
         ...
 
-    def memory_pass(self, op: MemoryPass, *, phase: Phase) -> Estimate:
+    def memory_pass(self, op: MemoryPass, *, phase: Phase) -> Timed_co:
         """Return the time of a memory-bound pass, forward or backward."""
         ...
 
 
-class CollectiveClock(Protocol):
+class CollectiveClock(Protocol[Timed_co]):
     """Times the collectives of one layer's axis group."""
 
-    def __call__(self, op: CollectivePass) -> Estimate:
+    def __call__(self, op: CollectivePass) -> Timed_co:
         """Return the time of a collective over the ranks of its axis."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LayerPasses:
+class LayerPasses(Generic[Amount]):
     """One layer cut for one device: its operators and both passes, before anything is recomputed."""
 
     cut: Cut
     operators: Sequence[Operator]
-    forward: Tally
-    backward: Tally
+    forward: Amount
+    backward: Amount
     holdings: Holdings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LayerCost:
+class LayerCost(Generic[Amount]):
     """What one layer costs one device for one micro-batch under one mode of recomputation.
 
     ``backward`` holds the recomputation that precedes it. ``logits_bytes`` is the part of
@@ -103,8 +88,8 @@ class LayerCost:
     take beyond their shards.
     """
 
-    forward: Tally
-    backward: Tally
+    forward: Amount
+    backward: Amount
     saved_bytes: Bytes
     working_bytes: Bytes
     logits_bytes: Bytes
@@ -113,11 +98,13 @@ class LayerCost:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LayerClock:
+class LayerClock(Generic[Timed, Amount]):
     """Times layers: kernels of a device, collectives of a mesh, habits of a framework."""
 
-    kernels: KernelClock
-    collectives: CollectiveClock
+    kernels: KernelClock[Timed]
+    collectives: CollectiveClock[Timed]
+    ledger: Ledger[Timed, Amount]
+    """How times are added up: with their causes, or for many micro-batch sizes at once."""
     framework: Framework
     attention_pace: float = 1.0
     """Time of the framework's attention on this device over that of the fastest kernels."""
@@ -127,7 +114,7 @@ class LayerClock:
     kept_fraction: float = 0.0
     """What passes keep on this mesh beyond their tensors, as a share."""
 
-    def passes(self, layer: Layer, cut: Cut) -> LayerPasses:
+    def passes(self, layer: Layer, cut: Cut) -> LayerPasses[Amount]:
         """Return both passes of a layer cut this way."""
         operators = layer.operators(cut)
         return LayerPasses(
@@ -138,7 +125,7 @@ class LayerClock:
             holdings=holdings(layer, cut),
         )
 
-    def cost(self, passes: LayerPasses, recompute: Recompute) -> LayerCost:
+    def cost(self, passes: LayerPasses[Amount], recompute: Recompute) -> LayerCost[Amount]:
         """Return the cost of a layer under one mode of recomputation."""
         operators, modules = passes.operators, recomputed_modules(recompute)
         gathered, all_gathered = (self._gathered_bytes(passes, those) for those in (modules, NO_MODULES))
@@ -152,7 +139,7 @@ class LayerClock:
         ]
         return LayerCost(
             forward=passes.forward,
-            backward=total((self._recompute(operators, recompute), passes.backward)),
+            backward=self.ledger.total((self.again(operators, recompute), passes.backward)),
             saved_bytes=kept,
             working_bytes=everything - kept + _working_bytes(operators, passes.cut),
             logits_bytes=held * sum(logits),
@@ -160,7 +147,7 @@ class LayerClock:
             holdings=passes.holdings,
         )
 
-    def _gathered_bytes(self, passes: LayerPasses, recomputed: frozenset[Module]) -> Bytes:
+    def _gathered_bytes(self, passes: LayerPasses[Amount], recomputed: frozenset[Module]) -> Bytes:
         """Return what gathered inputs take beyond their shards, where the framework saves them gathered."""
         if not self.framework.saves_gathered_inputs:
             return 0.0
@@ -171,11 +158,11 @@ class LayerClock:
             if gathers_a_saved_input(op) and op.module not in recomputed
         )
 
-    def _forward(self, operators: Sequence[Operator]) -> Tally:
+    def _forward(self, operators: Sequence[Operator]) -> Amount:
         parts = [part for op in operators for part in self._forward_parts(op, operators)]
-        return self._at_launch_rate(total(parts), kernels=len(parts) + _repeats(operators, Phase.FORWARD))
+        return self._at_launch_rate(parts, kernels=len(parts) + _repeats(operators, Phase.FORWARD))
 
-    def _forward_parts(self, op: Operator, operators: Sequence[Operator]) -> list[Tally]:
+    def _forward_parts(self, op: Operator, operators: Sequence[Operator]) -> list[Amount]:
         match op:
             case MatrixProduct():
                 estimate, family = self._product(op, Phase.FORWARD), Family.MATRIX_PRODUCT
@@ -188,14 +175,14 @@ class LayerClock:
             case CollectivePass():
                 is_alone = op.phase is Phase.FORWARD and op.partner is None
                 return [self._collective(op)] if is_alone else []
-        return [booked(estimate, cause=Cause.COMPUTE, family=family)]
+        return [self.ledger.booked(estimate, cause=Cause.COMPUTE, family=family)]
 
-    def _product(self, op: MatrixProduct, phase: Phase) -> Estimate:
+    def _product(self, op: MatrixProduct, phase: Phase) -> Timed:
         paces = self.framework.pace
         pace = paces.products if not _is_misaligned(op) else paces.products * paces.misaligned_attention
         return self.kernels.matrix_product(op, phase=phase).scaled(pace)
 
-    def _memory_pass(self, op: MemoryPass, phase: Phase) -> Estimate:
+    def _memory_pass(self, op: MemoryPass, phase: Phase) -> Timed:
         paces = self.framework.pace
         if op.module in EAGER_ALREADY:
             return self.kernels.memory_pass(op, phase=phase)
@@ -204,11 +191,11 @@ class LayerClock:
             pace *= paces.unfused_attention
         return self.kernels.memory_pass(op, phase=phase).scaled(pace)
 
-    def _collective(self, op: CollectivePass) -> Tally:
+    def _collective(self, op: CollectivePass) -> Amount:
         estimate = self.collectives(op).scaled(op.count * self.framework.pace.of_axis(op.axis))
-        return booked(estimate, cause=AXIS_CAUSES[op.axis], family=Family.COLLECTIVE)
+        return self.ledger.booked(estimate, cause=AXIS_CAUSES[op.axis], family=Family.COLLECTIVE)
 
-    def _core_parts(self, op: AttentionCore, phase: Phase, operators: Sequence[Operator]) -> list[Tally]:
+    def _core_parts(self, op: AttentionCore, phase: Phase, operators: Sequence[Operator]) -> list[Amount]:
         """Return the attention core and what it does not hide of its ring.
 
         On a ring the core is one kernel per block of keys, each over half its pairs (the causal mask,
@@ -220,19 +207,21 @@ class LayerClock:
         block = replace(op, key_length=op.key_length // blocks)
         pace = self.attention_pace * (self.framework.pace.sink_attention if op.sinks else 1.0)
         estimate = self.kernels.attention(block, phase=phase).scaled(blocks * pace)
-        core = booked(estimate, cause=Cause.COMPUTE, family=Family.ATTENTION)
+        core = self.ledger.booked(estimate, cause=Cause.COMPUTE, family=Family.ATTENTION)
         behind = core.seconds * (blocks - 1) / blocks
         return [core, *(self._beside(self._collective(ring), behind) for ring in rings)]
 
-    def _beside(self, communication: Tally, seconds: Seconds) -> Tally:
-        return exposed(communication, behind_seconds=seconds, contention_fraction=self.contention_fraction)
+    def _beside(self, communication: Amount, seconds: Any) -> Amount:  # noqa: ANN401 - of an amount
+        return self.ledger.exposed(
+            communication, behind_seconds=seconds, contention_fraction=self.contention_fraction
+        )
 
-    def _backward(self, operators: Sequence[Operator]) -> Tally:
+    def _backward(self, operators: Sequence[Operator]) -> Amount:
         operators = [op for op in operators if not op.forward_only]
         parts = [part for op in operators for part in self._backward_parts(op, operators)]
-        return self._at_launch_rate(total(parts), kernels=len(parts) + _repeats(operators, Phase.BACKWARD))
+        return self._at_launch_rate(parts, kernels=len(parts) + _repeats(operators, Phase.BACKWARD))
 
-    def _backward_parts(self, op: Operator, operators: Sequence[Operator]) -> list[Tally]:
+    def _backward_parts(self, op: Operator, operators: Sequence[Operator]) -> list[Amount]:
         match op:
             case MatrixProduct():
                 return [
@@ -247,40 +236,41 @@ class LayerClock:
                 if not op.backward_bytes:
                     return []
                 estimate = self._memory_pass(op, Phase.BACKWARD)
-                return [booked(estimate, cause=Cause.COMPUTE, family=Family.MEMORY_PASS)]
+                return [self.ledger.booked(estimate, cause=Cause.COMPUTE, family=Family.MEMORY_PASS)]
             case CollectivePass():
                 is_alone = op.phase is Phase.BACKWARD and op.partner is None
                 return [self._collective(op)] if is_alone else []
 
-    def _gradient_parts(self, op: MatrixProduct, phase: Phase, operators: Sequence[Operator]) -> list[Tally]:
+    def _gradient_parts(self, op: MatrixProduct, phase: Phase, operators: Sequence[Operator]) -> list[Amount]:
         """Return a gradient product and what stays visible of the collectives beside it.
 
         Weights that do not train have no gradient, and nothing hides the collectives that ran beside it.
         """
-        product = NOTHING
+        products = []
         if op.trains or phase is not Phase.WEIGHT_GRADIENT:
-            product = booked(self._product(op, phase), cause=Cause.COMPUTE, family=Family.MATRIX_PRODUCT)
+            timed = self._product(op, phase)
+            products = [self.ledger.booked(timed, cause=Cause.COMPUTE, family=Family.MATRIX_PRODUCT)]
         partners = _partners(op, phase, operators)
         if self.framework.saves_gathered_inputs:
             partners = [other for other in partners if not gathers_a_saved_input(other)]
         beside = [self._collective(other) for other in partners]
         if self.framework.hides_tensor_parallel_backward:
-            beside = [self._beside(tally, product.seconds) for tally in beside]
-        return [product, *beside] if product.seconds else beside
+            work = products[0].seconds if products else 0.0
+            beside = [self._beside(amount, work) for amount in beside]
+        return [*products, *beside]
 
-    def _recompute(self, operators: Sequence[Operator], recompute: Recompute) -> Tally:
+    def again(self, operators: Sequence[Operator], recompute: Recompute) -> Amount:
+        """Return what a mode of recomputation runs a second time."""
         again = recomputed_operators(operators, recompute=recomputed_modules(recompute))
         parts = [part for op in again for part in self._forward_parts(op, again)]
-        repeated = self._at_launch_rate(total(parts), kernels=len(parts) + _repeats(again, Phase.FORWARD))
-        return repeated.recast(Cause.RECOMPUTE, keep=frozenset(AXIS_CAUSES.values()))
+        repeated = self._at_launch_rate(parts, kernels=len(parts) + _repeats(again, Phase.FORWARD))
+        return self.ledger.recast(repeated, Cause.RECOMPUTE, keep=frozenset(AXIS_CAUSES.values()))
 
-    def _at_launch_rate(self, work: Tally, *, kernels: int) -> Tally:
-        """Return the work, stretched to the time in which the host can launch its kernels."""
+    def _at_launch_rate(self, parts: Sequence[Amount], *, kernels: int) -> Amount:
+        """Return all parts, stretched to the time in which the host can launch their kernels."""
         host = kernels * (self.framework.pace.launch_seconds + self.added_launch_seconds)
-        missing = max(host - work.seconds, self.framework.pace.serial_host_fraction * host)
-        if missing <= 0:
-            return work
-        return work + constant(missing, cause=Cause.OVERHEAD, relative_error=LAUNCH_RELATIVE_ERROR)
+        serial = self.framework.pace.serial_host_fraction
+        return self.ledger.launched(self.ledger.total(parts), host_seconds=host, serial_fraction=serial)
 
 
 def model_flops(layers: Sequence[tuple[Layer, int]], *, sequence_length: int, samples: int) -> Flops:

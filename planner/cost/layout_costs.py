@@ -25,7 +25,7 @@ class Run:
     gathered_input_bytes: Bytes
 
     @classmethod
-    def of(cls, layers: Sequence[LayerCost]) -> Self:
+    def of(cls, layers: Sequence[LayerCost[Tally]]) -> Self:
         """Return layers one after the other; working memory is reused, the rest adds up."""
         return cls(
             forward=total(layer.forward for layer in layers),

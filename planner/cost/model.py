@@ -17,6 +17,7 @@ from planner.cost.geometry import EXPERT_AXES, axis_stride
 from planner.cost.group_bridge import GroupBridge
 from planner.cost.layer import LayerClock, LayerPasses, model_flops
 from planner.cost.layout_costs import LayoutCosts, PartCost, Run, fixed_part, layer_class
+from planner.cost.ledger import TALLIES
 from planner.cost.machine_facts import MachineFacts
 from planner.cost.memory import (
     StateBytes,
@@ -33,7 +34,7 @@ from planner.formats import attention_precision, datasheet_peak
 from planner.framework import StateFormats
 from planner.legality import Setting
 from planner.optimizers import WeightShapes
-from planner.profile import Profile
+from planner.profile import Estimate, Profile
 from planner.strategy import Batch, Layout, Mesh, Recompute, ScheduleName, Sharding
 from planner.units import NANOSECONDS_PER_SECOND, Bytes, FlopsPerSecond, Seconds
 from planner.workload.frozen import BASE_BYTES
@@ -61,7 +62,7 @@ class Ground:
 
     links: MeshLinks
     cut: Cut
-    members: Mapping[Member, tuple[LayerPasses, ...]]
+    members: Mapping[Member, tuple[LayerPasses[Tally], ...]]
     tied_parameters: Mapping[Member, int]
     cut_key: tuple[int, ...]
     transfer: Tally
@@ -88,10 +89,10 @@ class CostModel:
     """How many of a plan's stages sit on this group where the rest sits on others; None means all."""
     like: "CostModel | None" = None
     """A model of the same job on the same devices by a program of another pace: measurements are shared."""
-    _passes: dict[tuple[int, ...], Mapping[Member, tuple[LayerPasses, ...]]] = field(
+    _passes: dict[tuple[int, ...], Mapping[Member, tuple[LayerPasses[Tally], ...]]] = field(
         default_factory=dict, init=False
     )
-    _layer_passes: dict[tuple[Layer, Cut, tuple[int, ...], Seconds], LayerPasses] = field(
+    _layer_passes: dict[tuple[Layer, Cut, tuple[int, ...], Seconds], LayerPasses[Tally]] = field(
         default_factory=dict, init=False
     )
     _axes: dict[Layer, tuple[str, ...]] = field(default_factory=dict, init=False)
@@ -189,7 +190,7 @@ class CostModel:
         seconds = flops / num_devices / self.kernels.best_flops_per_second() * fastest
         return int(seconds * NANOSECONDS_PER_SECOND * (1 - ROUNDING))
 
-    def passes(self, mesh: Mesh, micro_batch_size: int) -> Mapping[Layer, LayerPasses]:
+    def passes(self, mesh: Mesh, micro_batch_size: int) -> Mapping[Layer, LayerPasses[Tally]]:
         """Return the passes of every layer on a mesh."""
         cut = self.cut(mesh, micro_batch_size)
         links = MeshLinks(group=self.group, collectives=self.collectives, mesh=self._here(mesh))
@@ -325,7 +326,7 @@ class CostModel:
 
     def _cut_members(
         self, cut: Cut, links: MeshLinks, key: tuple[int, ...]
-    ) -> Mapping[Member, tuple[LayerPasses, ...]]:
+    ) -> Mapping[Member, tuple[LayerPasses[Tally], ...]]:
         """Return the passes of the layers of every class and of both ends."""
         if key not in self._passes:
             clock = self._clock(links)
@@ -335,7 +336,9 @@ class CostModel:
             }
         return self._passes[key]
 
-    def _passes_of(self, layer: Layer, cut: Cut, clock: LayerClock, mesh: Mesh) -> LayerPasses:
+    def _passes_of(
+        self, layer: Layer, cut: Cut, clock: LayerClock[Estimate, Tally], mesh: Mesh
+    ) -> LayerPasses[Tally]:
         """Return the passes of one layer; how experts are spread matters to layers that have some."""
         if layer not in self._axes:
             has_experts = any(split.axis in EXPERT_AXES for split in layer.splits)
@@ -347,13 +350,14 @@ class CostModel:
             self._layer_passes[key] = clock.passes(layer, own)
         return self._layer_passes[key]
 
-    def _clock(self, links: MeshLinks) -> LayerClock:
+    def _clock(self, links: MeshLinks) -> LayerClock[Estimate, Tally]:
         framework, generation = self.setting.framework, self.group.device.architecture.split(" ")[0]
         is_pipelined = links.mesh.pipeline_parallel > 1
         added = framework.pace.pipelined_launch_seconds * links.mesh.tensor_parallel
         return LayerClock(
             kernels=self.kernels,
             collectives=links.layer_collective,
+            ledger=TALLIES,
             framework=framework,
             attention_pace=framework.pace.attention(generation),
             added_launch_seconds=added if is_pipelined else 0.0,
@@ -530,6 +534,6 @@ def _cut_key(mesh: Mesh, micro_batch_size: int) -> tuple[int, ...]:
     )
 
 
-def _floor_ns(layer: LayerPasses) -> int:
+def _floor_ns(layer: LayerPasses[Tally]) -> int:
     """Return both passes of a layer, rounded down: never above what a problem counts for them."""
     return max(layer.forward.nanoseconds + layer.backward.nanoseconds - ROUNDING_NS, 0)

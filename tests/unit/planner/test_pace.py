@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from planner.cost.layer import LayerClock
+from planner.cost.ledger import TALLIES
 from planner.framework import FULL_RECOMPUTE, NO_RECOMPUTE
 from planner.frameworks import MEGATRON_CORE
 from planner.job import AttentionKind
@@ -61,6 +62,7 @@ def seconds(
     clock = LayerClock(
         kernels=SecondKernels(),
         collectives=second_collective,
+        ledger=TALLIES,
         framework=replace(MEGATRON_CORE, pace=pace),
         added_launch_seconds=added_launch_seconds,
     )

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from planner.cost.layer import LayerClock
+from planner.cost.ledger import TALLIES
 from planner.frameworks import framework_by_name
 from planner.pace import ProgramPace
 from planner.profile import Estimate, Provenance
@@ -39,6 +40,7 @@ def no_collectives(op: CollectivePass) -> Estimate:
 CLOCK = LayerClock(
     kernels=InstantKernels(),
     collectives=no_collectives,
+    ledger=TALLIES,
     framework=replace(framework_by_name("pytorch"), pace=ProgramPace(launch_seconds=LAUNCH_SECONDS)),
 )
 PASSES = CLOCK.passes(

@@ -7,7 +7,8 @@ import pytest
 from planner.cluster_presets import cluster_from_preset
 from planner.cost.compute import KernelCosts
 from planner.cost.layer import LayerClock, LayerCost, model_flops
-from planner.cost.tally import Cause
+from planner.cost.ledger import TALLIES
+from planner.cost.tally import Cause, Tally
 from planner.frameworks import FRAMEWORKS
 from planner.job import BaseFormat, Precision
 from planner.profile import Estimate, Provenance, builtin_profile
@@ -35,11 +36,12 @@ CLOCK = LayerClock(
         Precision.BF16,
     ),
     collectives=a_millisecond,
+    ledger=TALLIES,
     framework=FRAMEWORKS["megatron-core"],
 )
 
 
-def cost(layer: Layer, *, cut: Cut = CUT, recompute: Recompute | None = None) -> LayerCost:
+def cost(layer: Layer, *, cut: Cut = CUT, recompute: Recompute | None = None) -> LayerCost[Tally]:
     return CLOCK.cost(CLOCK.passes(layer, cut), recompute or Recompute())
 
 
