@@ -53,12 +53,16 @@ class Level:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Host:
-    """The host of a node: memory, cores and the link to each device."""
+    """The host of a node: memory, cores and the link to each device.
+
+    ``memory_bandwidth_bytes_per_second`` is the datasheet's, of all sockets together.
+    """
 
     memory_bytes: Bytes
     cpu_cores: int
     link_bytes_per_second: BytesPerSecond
     devices_per_link: int = 1
+    memory_bandwidth_bytes_per_second: BytesPerSecond | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

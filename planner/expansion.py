@@ -1,7 +1,7 @@
 """The flat short form of a plan expanded: a layout, the framework's defaults filled in, and its layers."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
@@ -15,6 +15,7 @@ from planner.rules.layers import usual_split
 from planner.setting import Setting
 from planner.strategy import (
     Batch,
+    HostShares,
     Layout,
     Mesh,
     Recompute,
@@ -73,6 +74,8 @@ def expand_short_plan(short: ShortPlan, setting: Setting) -> FixedPlan:
         schedule=schedule,
         sharding=short.sharding or _short_sharding(short, replicas, setting.framework),
         recompute=(with_modules(short.recompute or Recompute(), setting.framework),),
+        on_host=host_shares(short.offload, setting.framework),
+        activations=_short_activations(short),
     )
     layers, violations = _short_layers(short, layout, setting)
     if layers:
@@ -106,6 +109,20 @@ def with_modules(recompute: Recompute, framework: Framework) -> Recompute:
         return replace(recompute, modules=tuple(found))
     usual = [option for option in framework.recompute if option.mode is RecomputeMode.SELECTIVE]
     return usual[0] if usual else recompute
+
+
+def host_shares(offload: Mapping[str, float], framework: Framework) -> HostShares:
+    """Return the shares of all states on the host; those that are not given are as the framework has them."""
+    return framework.limits.offload.shares(
+        offload.get("optimizer", 0.0),
+        parameters=offload.get("parameters"),
+        gradients=offload.get("gradients"),
+    )
+
+
+def _short_activations(short: ShortPlan) -> tuple[float, ...]:
+    share = short.offload.get("activations", 0.0)
+    return (share,) if share else ()
 
 
 def _short_batch(short: ShortPlan, mesh: Mesh, setting: Setting) -> Batch:

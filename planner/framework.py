@@ -153,6 +153,10 @@ class Framework:
     unfused_precisions: tuple[Precision, ...] = ()
     """Precisions in which attention runs unfused where the job doesn't say."""
     default_sequence_parallel: bool = False
+    host_update_pace: float = 1.0
+    """Time of its optimizer on the host over that of DeepSpeed's CPU-Adam."""
+    updates_host_beside_copies: bool = False
+    """Whether gradients come down and parameters go up while other parameters are updated there."""
     overlaps_gradient_reduction: bool = True
     overlaps_parameter_gather: bool = True
     hides_tensor_parallel_backward: bool = True

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from planner.limits import ExpertLimits, ExpertRanks, ExpertTensor, LayerSplit, Limits
+from planner.offload_limits import DEEPSPEED_OFFLOAD, FSDP2_OFFLOAD, MEGATRON_OFFLOAD, NO_OFFLOAD, HostShare
 from planner.strategy import DEFAULT_RANK_ORDER, ZeroStage
 
 PIPELINE_INSIDE: Final = ("tensor_parallel", "context_parallel", "pipeline_parallel", "data_parallel")
@@ -33,6 +34,7 @@ MEGATRON: Final = Limits(
     recompute_modules=MEGATRON_MODULES,
     # MoELayer.forward raises for tensor parallelism without sequence parallelism while training.
     experts=ExpertLimits(need_sequence_parallel=True),
+    offload=MEGATRON_OFFLOAD,
 )
 
 MEGATRON_DEEPSPEED: Final = Limits(
@@ -50,6 +52,7 @@ MEGATRON_DEEPSPEED: Final = Limits(
         with_pipeline=False,
         zero_stages=WITHOUT_SHARDED_PARAMETERS,
     ),
+    offload=DEEPSPEED_OFFLOAD,
 )
 
 PYTORCH: Final = Limits(
@@ -62,6 +65,7 @@ PYTORCH: Final = Limits(
     spare_stages=0,
     interleaved_fill_rounds=True,
     experts=ExpertLimits(spread=False, own_layers=False, tensor=ExpertTensor.ONE_OR_SAME),
+    offload=FSDP2_OFFLOAD,
 )
 
 TORCHTITAN: Final = replace(
@@ -72,6 +76,8 @@ TORCHTITAN: Final = replace(
     recompute_modules={},
     # ParallelDims makes "efsdp" of dp_shard x cp x tp / ep and does not check that it comes out even.
     experts=ExpertLimits(ranks=ExpertRanks.SHARDS, tensor=ExpertTensor.SAME_UNLESS_SPREAD),
+    # --training.enable_cpu_offload.
+    offload=replace(FSDP2_OFFLOAD, activations=HostShare.NONE),
 )
 
 DEEPSPEED: Final = Limits(
@@ -87,6 +93,7 @@ DEEPSPEED: Final = Limits(
         tensor=ExpertTensor.ONE_OR_SAME,
         tensor_zero_stages=WITHOUT_SHARDED_PARAMETERS,
     ),
+    offload=DEEPSPEED_OFFLOAD,
 )
 
 NANOTRON: Final = Limits(
@@ -99,6 +106,7 @@ NANOTRON: Final = Limits(
     spare_stages=1,
     recompute_modules={},
     experts=ExpertLimits(exist=False, spread=False, tensor=ExpertTensor.ONE),
+    offload=NO_OFFLOAD,
 )
 
 COMPOSER: Final = Limits(
@@ -106,6 +114,8 @@ COMPOSER: Final = Limits(
     recompute_modules={},
     # moe_world_size: a mesh over FSDP's own ranks.
     experts=ExpertLimits(ranks=ExpertRanks.DATA, tensor=ExpertTensor.ONE),
+    # Composer raises "FSDP CPU Offload not supported yet".
+    offload=NO_OFFLOAD,
 )
 
 MAXTEXT: Final = Limits(
@@ -119,6 +129,11 @@ MAXTEXT: Final = Limits(
     recompute_modules={},
     # Experts over their own axis, which holds other samples; each expert's width over "tensor".
     experts=ExpertLimits(ranks=ExpertRanks.DATA, tensor=ExpertTensor.SAME),
+    offload=replace(
+        NO_OFFLOAD,
+        # They rest on the host and are updated on the device, all at once.
+        unpriced="optimizer_memory_host_offload, parameter_memory_host_offload and remat_policy",
+    ),
 )
 
 NO_LIMITS: Final = Limits(rank_orders=(), shards_modules_apart=True)

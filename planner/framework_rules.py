@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from planner.framework import Framework
-from planner.rules import axes, experts, layers, pipeline, recompute, sharding
+from planner.rules import axes, experts, layers, offload, pipeline, recompute, sharding
 from planner.rules.rule import Outcome, Part, Proposal, Rule
 from planner.setting import Setting
 from planner.strategy import Layout, Violation
@@ -21,6 +21,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *sharding.RULES,
     *experts.RULES,
     *recompute.RULES,
+    *offload.RULES,
 )
 LAYOUT_PARTS: Final = frozenset(Part) - {Part.LAYERS}
 """What a layout says before its layers are placed."""

@@ -31,6 +31,8 @@ from planner.workload.keeping import EAGER, FUSED, Keeping
 _ALL_RECOMPUTE: Final = (NO_RECOMPUTE, SELECTIVE_RECOMPUTE, FULL_RECOMPUTE)
 _WHOLE_LAYERS: Final = (NO_RECOMPUTE, FULL_RECOMPUTE)
 _WITHOUT_SHARDED_GRADIENTS: Final = (ZeroStage.NONE, ZeroStage.OPTIMIZER)
+_TORCH_UPDATE_PACE: Final = 56.0 / 8.2
+"""torch.optim on the host over DeepSpeed's CPU-Adam, on one host (deepspeedai/DeepSpeed pull 735)."""
 _BEYOND_SCALED_FP8: Final = (Precision.FP8_BLOCK, Precision.MXFP8, Precision.NVFP4)
 """What needs more than one scale per tensor."""
 
@@ -54,6 +56,8 @@ MEGATRON_CORE: Final = Framework(
     unfused_precisions=(Precision.FP16,),
     scatters_transfers=True,
     keeps_narrow_inputs=True,
+    # --overlap-cpu-optimizer-d2h-h2d of its HybridDeviceOptimizer, which steps a fused AdamW.
+    updates_host_beside_copies=True,
     limits=framework_limits.MEGATRON,
     versions=("0.9", "0.10", "0.11", "0.12", "0.13", "0.14", "0.15", "0.16", "0.17", "0.18", "0.19"),
     version="0.19",
@@ -92,6 +96,7 @@ MEGATRON_DEEPSPEED: Final = replace(
     overlaps_parameter_gather=False,
     # BF16_Optimizer accumulates in FP32 beside the gradients of the passes.
     keeps_low_gradients=True,
+    updates_host_beside_copies=False,
     footprint=footprint_of("megatron-deepspeed"),
     limits=framework_limits.MEGATRON_DEEPSPEED,
     refused_precisions=_BEYOND_SCALED_FP8,
@@ -122,6 +127,8 @@ PYTORCH: Final = Framework(
     keeps_whole_embedding_gradients=True,
     # A training loop that reads the logits keeps them, in two bytes, until backward is over.
     kept=replace(EAGER, logit_bytes=EAGER.logit_bytes + 2),
+    # torch.optim loops over parameters on the host unless it is told fused=True.
+    host_update_pace=_TORCH_UPDATE_PACE,
     footprint=footprint_of("pytorch"),
     limits=framework_limits.PYTORCH,
     versions=("2.13",),
@@ -133,6 +140,8 @@ TORCHTITAN: Final = replace(
     name="torchtitan",
     pace=pace_of("torchtitan"),
     description="torchtitan: FSDP2, DTensor and pipelining as configured recipes",
+    # optimizer.implementation is "fused".
+    host_update_pace=1.0,
     quantized_bases=False,
     recompute=_WHOLE_LAYERS,
     recompute_grain=Grain.JOB,
@@ -169,6 +178,7 @@ DEEPSPEED: Final = replace(
     # AutoTP splits the products of the layers alone.
     splits_vocabulary=False,
     keeps_whole_embedding_gradients=False,
+    host_update_pace=1.0,
     limits=framework_limits.DEEPSPEED,
     refused_precisions=(Precision.FP8, *_BEYOND_SCALED_FP8),
     versions=("0.16", "0.17", "0.18", "0.19"),

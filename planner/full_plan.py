@@ -16,11 +16,14 @@ from planner.placement import NodeGroups, placed_groups, stage_placements
 from planner.reference_layers import with_reference_layers, without_reference_layers
 from planner.setting import Setting
 from planner.strategy import (
+    NOTHING_ON_HOST,
     Chunk,
+    HostShares,
     LayerOffload,
     LayerRange,
+    LayerWay,
     Layout,
-    Recompute,
+    Offload,
     RecomputeMode,
     Stage,
     TrainingPlan,
@@ -29,17 +32,17 @@ from planner.strategy import (
 from planner.workload.body import Body
 from planner.workload.layers import Layer
 
-NOTHING_RECOMPUTED: Final = Recompute()
+PLAIN: Final = LayerWay()
 RECOMPUTE_ORDER: Final = (RecomputeMode.NONE, RecomputeMode.SELECTIVE, RecomputeMode.FULL)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Place:
-    """A layer by its role and its number among those of that role, and how it is recomputed."""
+    """A layer by its role and its number among those of that role, and how it runs."""
 
     kind: str
     number: int
-    recompute: Recompute = NOTHING_RECOMPUTED
+    way: LayerWay = PLAIN
 
 
 # --- reading -----------------------------------------------------------------------------------
@@ -50,13 +53,19 @@ def read_full_plan(plan: TrainingPlan, setting: Setting) -> FixedPlan:
     plan = without_reference_layers(plan) if setting.job.loss is Loss.DPO else plan
     _refuse_unpriced(plan)
     chunks, counted = _chunks_in_order(plan), _counted_places(setting.body)
-    options = _recompute_options(chunks, counted, setting.framework)
+    options = _layer_ways(chunks, counted, setting.framework)
     layout = Layout(
         mesh=plan.mesh,
         batch=plan.batch,
         schedule=plan.schedule,
         sharding=plan.sharding,
-        recompute=options,
+        recompute=tuple(option.recompute for option in options),
+        on_host=_host_shares(plan),
+        activations=(
+            tuple(option.activations for option in options)
+            if any(option.activations for option in options)
+            else ()
+        ),
     )
     placed = placed_groups(plan, setting.cluster)
     violations = tuple(_chain_violations(plan, chunks, setting.body))
@@ -81,15 +90,15 @@ def _counted_places(body: Body) -> dict[tuple[str, int], int]:
 
 
 def _counts(
-    chunk: Chunk, counted: dict[tuple[str, int], int], options: Sequence[Recompute], setting: Setting
+    chunk: Chunk, counted: dict[tuple[str, int], int], options: Sequence[LayerWay], setting: Setting
 ) -> tuple[int, ...]:
     """Return how many layers of a chunk run how, class by class."""
-    found: Counter[tuple[int, Recompute]] = Counter()
+    found: Counter[tuple[int, LayerWay]] = Counter()
     for layers in chunk.layers:
-        mode = with_modules(layers.recompute, setting.framework)
+        way = _way_of(layers, setting.framework)
         for number in range(layers.first, layers.first + layers.count):
             if (layers.kind, number) in counted:
-                found[counted[layers.kind, number], mode] += 1
+                found[counted[layers.kind, number], way] += 1
     classes = range(len(setting.body.classes))
     return tuple(found[number, option] for number in classes for option in options)
 
@@ -99,36 +108,70 @@ def _chunks_in_order(plan: TrainingPlan) -> list[Chunk]:
     return [chunk for _, _, chunk in sorted(placed, key=lambda entry: entry[:2])]
 
 
-def _recompute_options(
+def _layer_ways(
     chunks: Sequence[Chunk], counted: dict[tuple[str, int], int], framework: Framework
-) -> tuple[Recompute, ...]:
+) -> tuple[LayerWay, ...]:
     kinds = {kind for kind, _ in counted}
     found = {
-        with_modules(layers.recompute, framework)
-        for chunk in chunks
-        for layers in chunk.layers
-        if layers.kind in kinds
+        _way_of(layers, framework) for chunk in chunks for layers in chunk.layers if layers.kind in kinds
     }
-    ranked = sorted(found, key=lambda option: (RECOMPUTE_ORDER.index(option.mode), option.modules))
-    return tuple(ranked) or (Recompute(),)
+    return tuple(sorted(found, key=_way_rank)) or (LayerWay(),)
+
+
+def _way_of(layers: LayerRange, framework: Framework) -> LayerWay:
+    return LayerWay(
+        recompute=with_modules(layers.recompute, framework), activations=layers.offload.activations.cpu
+    )
+
+
+def _way_rank(way: LayerWay) -> tuple[object, ...]:
+    return (RECOMPUTE_ORDER.index(way.recompute.mode), way.recompute.modules, way.activations)
+
+
+def _host_shares(plan: TrainingPlan) -> HostShares:
+    """Return the shares of states on the host, which all layers have in common."""
+    shares: HostShares | None = None
+    for pointer, layers in _ranges_with_pointers(plan):
+        own = HostShares(
+            optimizer=layers.offload.optimizer.cpu,
+            parameters=layers.offload.parameters.cpu,
+            gradients=layers.offload.gradients.cpu,
+        )
+        if shares is not None and own != shares:
+            raise InvalidRequest(
+                "all layers keep the same shares of their states on the host: "
+                f"{_share_words(own)} here, {_share_words(shares)} before",
+                pointer=f"{pointer}/offload",
+                nearest_legal=(_share_words(shares),),
+            )
+        shares = own
+    return shares or NOTHING_ON_HOST
+
+
+def _share_words(shares: HostShares) -> str:
+    return f"optimizer {shares.optimizer:g}, parameters {shares.parameters:g}, gradients {shares.gradients:g}"
+
+
+def _ranges_with_pointers(plan: TrainingPlan) -> Iterator[tuple[str, LayerRange]]:
+    for stage in plan.stages:
+        for number, chunk in enumerate(stage.chunks):
+            for index, layers in enumerate(chunk.layers):
+                yield f"/plan/stages/{stage.stage}/chunks/{number}/layers/{index}", layers
 
 
 def _refuse_unpriced(plan: TrainingPlan) -> None:
     """Refuse what the plan form can say and the cost model cannot price yet."""
-    for stage in plan.stages:
-        for number, chunk in enumerate(stage.chunks):
-            for index, layers in enumerate(chunk.layers):
-                pointer = f"/plan/stages/{stage.stage}/chunks/{number}/layers/{index}"
-                for word, differs in (
-                    ("offload", layers.offload != LayerOffload()),
-                    ("mesh", layers.mesh is not None),
-                    ("sharding", layers.sharding is not None),
-                    ("of", layers.of is not None),
-                ):
-                    if differs:
-                        raise InvalidRequest(
-                            f"a layer's own {word} cannot be priced yet", pointer=f"{pointer}/{word}"
-                        )
+    for pointer, layers in _ranges_with_pointers(plan):
+        offload = layers.offload
+        tiers = (offload.optimizer, offload.parameters, offload.gradients, offload.activations)
+        for word, is_unpriced, what in (
+            ("offload", any(tier.nvme for tier in tiers), "a share on NVMe drives"),
+            ("mesh", layers.mesh is not None, "a layer's own mesh"),
+            ("sharding", layers.sharding is not None, "a layer's own sharding"),
+            ("of", layers.of is not None, "a layer of another model"),
+        ):
+            if is_unpriced:
+                raise InvalidRequest(f"{what} cannot be priced yet", pointer=f"{pointer}/{word}")
 
 
 def _chain_violations(plan: TrainingPlan, chunks: Sequence[Chunk], body: Body) -> list[Violation]:
@@ -233,23 +276,21 @@ def _chunk_ranges(layout: Layout, assignment: Assignment, body: Body) -> list[tu
     names, units = iter(_chain_places(body)), iter(body.sequence)
     last = len(assignment) - 1
 
-    def take(count: int, recompute: Recompute = NOTHING_RECOMPUTED) -> list[_Place]:
-        return [_Place(kind=k, number=n, recompute=recompute) for k, n in (next(names) for _ in range(count))]
+    def take(count: int, way: LayerWay = PLAIN) -> list[_Place]:
+        return [_Place(kind=k, number=n, way=way) for k, n in (next(names) for _ in range(count))]
 
     ranges = []
     for chunk, counts in enumerate(assignment):
         places = take(len(body.first)) if chunk == 0 else []
         numbers = [next(units) for _ in range(sum(counts))]
-        for number, mode in zip(numbers, _modes(numbers, counts, layout.recompute), strict=True):
-            places += take(len(body.classes[number]), mode)
+        for number, way in zip(numbers, _ways(numbers, counts, layout.ways), strict=True):
+            places += take(len(body.classes[number]), way)
         places += take(len(body.last)) if chunk == last else []
-        ranges.append(tuple(_ranges(places)))
+        ranges.append(tuple(_ranges(places, layout.on_host)))
     return ranges
 
 
-def _modes(
-    numbers: Sequence[int], counts: Sequence[int], options: Sequence[Recompute]
-) -> Iterator[Recompute]:
+def _ways(numbers: Sequence[int], counts: Sequence[int], options: Sequence[LayerWay]) -> Iterator[LayerWay]:
     """Yield how each layer of a chunk runs, given the class of each and how many of a class run how."""
     left = {
         number: iter(
@@ -266,16 +307,27 @@ def _modes(
     return (next(left[number]) for number in numbers)
 
 
-def _ranges(places: Sequence[_Place]) -> Iterator[LayerRange]:
+def _ranges(places: Sequence[_Place], on_host: HostShares) -> Iterator[LayerRange]:
     """Yield consecutive layers of one role that run alike as one entry."""
     start = 0
     for end in range(1, len(places) + 1):
         first = places[start]
         if end < len(places) and _continues(first, places[end], end - start):
             continue
-        yield LayerRange(kind=first.kind, first=first.number, count=end - start, recompute=first.recompute)
+        yield LayerRange(
+            kind=first.kind,
+            first=first.number,
+            count=end - start,
+            recompute=first.way.recompute,
+            offload=LayerOffload(
+                optimizer=Offload(cpu=on_host.optimizer),
+                parameters=Offload(cpu=on_host.parameters),
+                gradients=Offload(cpu=on_host.gradients),
+                activations=Offload(cpu=first.way.activations),
+            ),
+        )
         start = end
 
 
 def _continues(first: _Place, other: _Place, offset: int) -> bool:
-    return (other.kind, other.number, other.recompute) == (first.kind, first.number + offset, first.recompute)
+    return (other.kind, other.number, other.way) == (first.kind, first.number + offset, first.way)

@@ -5,6 +5,7 @@ from typing import Final
 
 from planner.framework import Framework, Grain
 from planner.limits import LayerSplit
+from planner.offload_limits import HostShare
 
 DEGREES: Final = (
     "data_parallel",
@@ -22,7 +23,8 @@ TOLD: Final = frozenset({LayerSplit.ANY, LayerSplit.ENDS})
 def decision_grains(framework: Framework) -> Mapping[str, Grain]:
     """Return the grain of each decision, by its word in a plan.
 
-    A degree that differs from stage to stage, or a schedule, no framework has.
+    A degree that differs from stage to stage, or a schedule, no framework has. Of what is offloaded
+    activations alone may differ from layer to layer.
     """
     tells_layers = framework.pipeline_parallel and framework.limits.layer_split in TOLD
     whole = dict.fromkeys((*DEGREES, "micro_batch_size", "schedule"), Grain.JOB)
@@ -31,4 +33,5 @@ def decision_grains(framework: Framework) -> Mapping[str, Grain]:
         "sharding": Grain.LAYER if framework.limits.shards_modules_apart else Grain.JOB,
         "layers_per_stage": Grain.CHUNK if tells_layers else Grain.JOB,
         "recompute": framework.recompute_grain,
+        "offload": Grain.JOB if framework.limits.offload.activations is HostShare.NONE else Grain.LAYER,
     }

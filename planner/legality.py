@@ -260,6 +260,15 @@ def _recompute(setting: Setting, layout: Layout) -> Iterator[Violation]:
         )
 
 
+def _offload(setting: Setting, layout: Layout) -> Iterator[Violation]:
+    """Check that hosts are known to take what is offloaded to them."""
+    for group in setting.cluster.node_groups:
+        if layout.offloads and group.host is None:
+            rule = f"nothing is known of the hosts of node group {group.name}: say its host to offload to it"
+            yield Violation(pointer="/plan/offload", rule=rule, nearest_legal=(0.0,))
+            return
+
+
 def missing_modules(setting: Setting, option: Recompute) -> tuple[Module, ...]:
     """Return the modules of selective recomputation that no layer of the model has."""
     wanted = option.modules if option.mode is RecomputeMode.SELECTIVE else ()
@@ -299,4 +308,5 @@ _RULES: tuple[Callable[[Setting, Layout], Iterator[Violation]], ...] = (
     _sharding,
     _experts,
     _recompute,
+    _offload,
 )

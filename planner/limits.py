@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from planner.offload_limits import EVERYTHING, OffloadLimits
 from planner.strategy import DEFAULT_RANK_ORDER, ZeroStage
 from planner.workload.operators import Module
 
@@ -139,6 +140,7 @@ class Limits:
     recompute_modules: Mapping[str, str] = field(default_factory=lambda: LAYER_MODULES)
     """What selective recomputation may name, by the framework's names."""
     experts: ExpertLimits = ExpertLimits()
+    offload: OffloadLimits = EVERYTHING
 
     def module(self, name: str) -> str | None:
         """Return the module that a name means, the framework's or the planner's own; None for none."""

@@ -1,11 +1,12 @@
 """What a plan would do: step time with its parts and its interval, memory of every stage."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import hypot, sqrt
 from typing import Final
 
 from planner.cluster import NodeGroup
+from planner.cost.geometry import stages_of_nodes
 from planner.cost.layer import model_flops
 from planner.cost.layout_costs import LayoutCosts, PartCost
 from planner.cost.memory import StateBytes
@@ -81,6 +82,7 @@ def predict(plan: PlayedPlan) -> Prediction:
     busy = _busiest_stage(plan)
     parts = _stage_tally(plan, busy)
     memory = tuple(_stage_memory(plan, stage) for stage in range(plan.problem.shape.num_stages))
+    hosts = _host_memory(plan)
     flops = model_flops(
         [(run.layer, run.count) for run in plan.setting.workload.runs],
         sequence_length=job.sequence_length or 1,
@@ -99,8 +101,8 @@ def predict(plan: PlayedPlan) -> Prediction:
         mfu=rate / _mean_peak(plan),
         breakdown_seconds=_breakdown(plan, busy, parts),
         memory=memory,
-        host=_host_memory(plan),
-        fits=all(stage.fits for stage in memory),
+        host=hosts,
+        fits=all(stage.fits for stage in memory) and all(host.fits for host in hosts),
         provenance=_provenance(parts),
     )
 
@@ -315,18 +317,40 @@ def _states(plan: PlayedPlan, stage: int) -> StateBytes:
 
 
 def _host_memory(plan: PlayedPlan) -> tuple[HostMemory, ...]:
-    """Return the share of each group's hosts: nothing is kept there as long as nothing is offloaded."""
-    groups = {stage.model.group.name: stage.model.group for stage in plan.placed.stages}
+    """Return what the fullest node of each group keeps on its host."""
+    num_stages = plan.problem.shape.num_stages
+    groups = {plan.group(stage).name: plan.group(stage) for stage in range(num_stages)}
     return tuple(
-        HostMemory(
-            node_group=group.name,
-            memory_bytes=0.0,
-            capacity_bytes=group.host.memory_bytes if group.host else 0.0,
-            nvme_bytes_per_node=0.0,
-            fits=True,
-        )
+        _memory_of_hosts(plan, group, [s for s in range(num_stages) if plan.group(s) is group])
         for group in groups.values()
     )
+
+
+def _memory_of_hosts(plan: PlayedPlan, group: NodeGroup, stages: Sequence[int]) -> HostMemory:
+    """Return the host memory of a group that has some of the stages, in their order."""
+    own = [_host_bytes(plan, stage) for stage in stages] if plan.layout.offloads else [0.0] * len(stages)
+    here = replace(plan.layout.mesh, pipeline_parallel=len(stages))
+    nodes = stages_of_nodes(here, devices_per_node=group.devices_per_node) if any(own) else ()
+    needed = max((sum(count * own[stage] for stage, count in node) for node in nodes), default=0.0)
+    capacity = group.host.memory_bytes if group.host else 0.0
+    return HostMemory(
+        node_group=group.name,
+        memory_bytes=needed,
+        capacity_bytes=capacity,
+        nvme_bytes_per_node=0.0,
+        fits=needed <= capacity or not needed,
+    )
+
+
+def _host_bytes(plan: PlayedPlan, stage: int) -> float:
+    """Return what one device of a stage keeps on its host: states, and activations at their most."""
+    states = sum(part.host_bytes * count for part, count in _part_counts(plan, stage))
+    saved = [
+        sum(part.host_saved_bytes * count for part, count in parts) for parts in _chunk_parts(plan, stage)
+    ]
+    moments = memory_moments(plan.problem.shape, stage)
+    kept = (sum(n * size for n, size in zip(moment.saved, saved, strict=True)) for moment in moments)
+    return states + max(kept, default=0.0)
 
 
 # --- drawing -----------------------------------------------------------------------------------

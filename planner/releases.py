@@ -13,6 +13,7 @@ from planner.framework import SELECTIVE_RECOMPUTE, Framework
 from planner.framework_limits import MEGATRON_MODULES, WITHOUT_SHARDED_PARAMETERS
 from planner.job import Precision
 from planner.limits import ExpertTensor, LayerSplit
+from planner.offload_limits import MEGATRON_OFFLOAD_BEFORE_0_12
 from planner.strategy import DEFAULT_RANK_ORDER, ZeroStage
 
 
@@ -48,7 +49,7 @@ def _without_modules_and_fsdp(traits: Framework) -> Framework:
         traits,
         zero_stages=(ZeroStage.NONE, ZeroStage.OPTIMIZER),
         refused_precisions=(*traits.refused_precisions, Precision.MXFP8),
-        limits=replace(traits.limits, recompute_modules=core),
+        limits=replace(traits.limits, recompute_modules=core, offload=MEGATRON_OFFLOAD_BEFORE_0_12),
     )
 
 

@@ -129,6 +129,23 @@ class LayerOffload:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class HostShares:
+    """Shares (0 to 1) of the states of every layer that rest on the host of their node."""
+
+    optimizer: float = 0.0
+    parameters: float = 0.0
+    gradients: float = 0.0
+
+    @property
+    def is_any(self) -> bool:
+        """Whether anything rests there."""
+        return self.optimizer > 0 or self.parameters > 0 or self.gradients > 0
+
+
+NOTHING_ON_HOST = HostShares()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LayerRange:
     """``count`` layers of a kind from ``first`` (within the kind) that share one strategy."""
 
@@ -227,11 +244,20 @@ class Violation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LayerWay:
+    """One way to run a layer: what is computed again, and which share of what it keeps is on the host."""
+
+    recompute: Recompute = Recompute()
+    activations: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Layout:
     """What is decided for the whole job before layers are split: one point of the outer search.
 
     ``recompute`` lists the modes that a layer may choose from: one where the framework decides it
-    for the whole job.
+    for the whole job. ``activations`` says beside each of them which share of what the layer keeps for
+    backward waits on the host; empty for none.
     """
 
     mesh: Mesh
@@ -239,3 +265,19 @@ class Layout:
     schedule: Schedule
     sharding: Sharding
     recompute: tuple[Recompute, ...]
+    on_host: HostShares = NOTHING_ON_HOST
+    activations: tuple[float, ...] = ()
+
+    @property
+    def ways(self) -> tuple["LayerWay", ...]:
+        """The ways to run a layer, as assignments count them."""
+        shares = self.activations or (0.0,) * len(self.recompute)
+        return tuple(
+            LayerWay(recompute=mode, activations=share)
+            for mode, share in zip(self.recompute, shares, strict=True)
+        )
+
+    @property
+    def offloads(self) -> bool:
+        """Whether anything of it is on the host."""
+        return self.on_host.is_any or any(self.activations)

@@ -14,6 +14,8 @@ EXAMPLES = """\b
 Examples:
   meshplan evaluate --model gpt-3-175b --cluster a100-sxm-80gb:64 --global-batch 64 --sequence 2048 \\
       --precision fp16 --plan tensor_parallel=8 --plan pipeline_parallel=8 --plan recompute=full
+  meshplan evaluate --model llama-2-13b --cluster a100-sxm-40gb:8 --global-batch 64 --sequence 2048 \\
+      --framework deepspeed --plan zero_stage=3 --offload optimizer=0.5
   meshplan evaluate REQUEST.json --json
   meshplan evaluate REQUEST.json --plan PLAN.json
 
@@ -34,10 +36,17 @@ an illegal plan.
     metavar="WORD=VALUE|PLAN.json",
     help="A choice of the plan, tensor_parallel=8 for one, or the plan as a file.",
 )
+@click.option(
+    "--offload",
+    multiple=True,
+    metavar="STATE=SHARE",
+    help="Keep a share on the host: optimizer=0.5; parameters, gradients, activations.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Write the result document and nothing else.")
 def command(
     request_file: str | None,
     plan_words: tuple[str, ...],
+    offload: tuple[str, ...],
     as_json: bool,  # noqa: FBT001 - a flag of the command line
     **options: Any,  # noqa: ANN401 - the shared options, as click gives them
 ) -> None:
@@ -46,6 +55,8 @@ def command(
         document = request_document(request_file, options)
         if isinstance(document, dict):
             _lay_plan_over(document, plan_words)
+            if offload:
+                document["plan"]["offload"] = pairs("--offload", offload)
         answer_and_exit(validated(EvaluationRequestDocument, document), as_json=as_json)
 
 

@@ -34,6 +34,9 @@ Exit codes: 0 a plan, 1 nothing fits, 2 bad input, 3 the time limit ended the se
 @click.option(
     "--bound", multiple=True, metavar="WORD=LOW..HIGH", help="Bound a choice: pipeline_parallel=1..8."
 )
+@click.option(
+    "--offload", multiple=True, metavar="STATE=SHARE", help="Fix a share on the host: optimizer=0.5."
+)
 @click.option("--forbid", multiple=True, metavar="TECHNIQUE", help="Do without: offload, recompute, …")
 @click.option("--allow", multiple=True, metavar="CONSENT", help="Consent to: quantized_communication, …")
 @click.option("--time-limit", type=float, metavar="SECONDS", help="End the search then. [default: 30]")
@@ -50,6 +53,7 @@ def command(
     request_file: str | None,
     fix: tuple[str, ...],
     bound: tuple[str, ...],
+    offload: tuple[str, ...],
     forbid: tuple[str, ...],
     allow: tuple[str, ...],
     as_json: bool,  # noqa: FBT001 - a flag of the command line
@@ -58,5 +62,5 @@ def command(
     """Find the fastest way to train a model on some machines, with a proof that no plan is faster."""
     with problems_told(as_json=as_json):
         document = request_document(request_file, options)
-        add_constraints(document, fix=fix, bound=bound, forbid=forbid, allow=allow)
+        add_constraints(document, fix=fix, bound=bound, offload=offload, forbid=forbid, allow=allow)
         answer_and_exit(validated(PlanRequestDocument, document), as_json=as_json)

@@ -104,6 +104,7 @@ def add_constraints(
     *,
     fix: Sequence[str],
     bound: Sequence[str],
+    offload: Sequence[str],
     forbid: Sequence[str],
     allow: Sequence[str],
 ) -> None:
@@ -112,6 +113,8 @@ def add_constraints(
         return
     for word, value in pairs("--fix", fix).items():
         _put(document, ("constraints", "fixed", word), value)
+    if offload:
+        _put(document, ("constraints", "fixed", "offload"), pairs("--offload", offload))
     for text in bound:
         word, _, limits = text.partition("=")
         _put(document, ("constraints", "bounds", word), _range(text, limits))

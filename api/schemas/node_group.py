@@ -102,6 +102,11 @@ class HostDocument(InputDocument):
     cpu_cores: DeviceCount
     link_bytes_per_second: Quantity
     devices_per_link: DeviceCount = 1
+    memory_bandwidth_bytes_per_second: Quantity | None = Field(
+        default=None,
+        description="Of all sockets together, by the datasheet; unknown, the cores say it.",
+        json_schema_extra=EXPERIMENTAL,
+    )
 
     @classmethod
     def from_host(cls, host: Host) -> Self:
@@ -111,6 +116,7 @@ class HostDocument(InputDocument):
             cpu_cores=host.cpu_cores,
             link_bytes_per_second=host.link_bytes_per_second,
             devices_per_link=host.devices_per_link,
+            memory_bandwidth_bytes_per_second=host.memory_bandwidth_bytes_per_second,
         )
 
     def to_host(self) -> Host:
@@ -120,6 +126,7 @@ class HostDocument(InputDocument):
             cpu_cores=self.cpu_cores,
             link_bytes_per_second=self.link_bytes_per_second,
             devices_per_link=self.devices_per_link,
+            memory_bandwidth_bytes_per_second=self.memory_bandwidth_bytes_per_second,
         )
 
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
+import numpy as np
+
 from planner.strategy import Mesh
 
 EXPERT_AXES: Final = ("expert_parallel", "expert_tensor_parallel")
@@ -52,3 +54,15 @@ def stage_devices(mesh: Mesh, stage: int) -> list[tuple[int, int, int]]:
     stride = axis_stride(mesh, "pipeline_parallel")
     block = stride * mesh.pipeline_parallel
     return [(first + stage * stride, stride, 1) for first in range(0, mesh.world_size, block)]
+
+
+@lru_cache(maxsize=1 << 12)
+def stages_of_nodes(mesh: Mesh, *, devices_per_node: int) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Return the stages that nodes hold devices of, with how many of each: one entry per kind of node."""
+    stride, stages = axis_stride(mesh, "pipeline_parallel"), mesh.pipeline_parallel
+    devices = np.arange(mesh.world_size)
+    nodes = np.unique(devices // devices_per_node * stages + devices // stride % stages, return_counts=True)
+    held: dict[int, list[tuple[int, int]]] = {}
+    for key, count in zip(*(each.tolist() for each in nodes), strict=True):
+        held.setdefault(key // stages, []).append((key % stages, count))
+    return tuple(dict.fromkeys(map(tuple, held.values())))

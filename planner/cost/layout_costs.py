@@ -9,7 +9,7 @@ from planner.cost.layer import LayerCost
 from planner.cost.memory import StateBytes
 from planner.cost.pipeline import FixedPart, LayerClass, LayerOption
 from planner.cost.tally import Tally, total
-from planner.strategy import Recompute
+from planner.strategy import LayerWay
 from planner.units import Bytes
 
 
@@ -59,13 +59,49 @@ class PartCost:
     optimizer: Tally
     gather: Tally
     reduce: Tally
+    staged_bytes: Bytes = 0.0
+    """What passes through the device on its way from and to the host, at any moment."""
+    host_bytes: Bytes = 0.0
+    """What one device keeps on its host through a whole step."""
+    host_saved_bytes: Bytes = 0.0
+    """What it keeps there of one micro-batch until backward."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostPart:
+    """What of a part can go to the host, of one device.
+
+    ``parameter_bytes`` are its own shard, ``gradient_bytes`` what one micro-batch leaves of gradients once
+    they are reduced as far as they are every time. The update reads and writes ``update_bytes`` for each of
+    ``updated_parameters``, and exchanges gradients and parameters of the given sizes with the device.
+    """
+
+    parameter_bytes: Bytes = 0.0
+    gradient_bytes: Bytes = 0.0
+    updated_parameters: int = 0
+    update_bytes: float = 0.0
+    update_gradient_bytes: Bytes = 0.0
+    update_parameter_bytes: Bytes = 0.0
+
+    def __add__(self, other: "HostPart") -> "HostPart":
+        """Return both, with the mean of what an update moves per parameter."""
+        updated = self.updated_parameters + other.updated_parameters
+        moved = self.update_bytes * self.updated_parameters + other.update_bytes * other.updated_parameters
+        return HostPart(
+            parameter_bytes=self.parameter_bytes + other.parameter_bytes,
+            gradient_bytes=self.gradient_bytes + other.gradient_bytes,
+            updated_parameters=updated,
+            update_bytes=moved / updated if updated else 0.0,
+            update_gradient_bytes=self.update_gradient_bytes + other.update_gradient_bytes,
+            update_parameter_bytes=self.update_parameter_bytes + other.update_parameter_bytes,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayoutCosts:
     """Every figure behind a layout's problem, with its causes and errors.
 
-    ``layers`` holds one entry per recomputation option of the first class, then those of the next one, as
+    ``layers`` holds one entry per way to run a layer of the first class, then those of the next one, as
     an assignment counts them; ``first`` and ``last`` the chain's ends.
     ``between_passes`` is what every pass of a pipelined stage takes besides its layers.
     """
@@ -87,21 +123,24 @@ class LayoutCosts:
         return ceil(size * (1 + self.fragmentation_fraction))
 
 
-def layer_class(recompute: Sequence[Recompute], parts: Sequence[PartCost], costs: LayoutCosts) -> LayerClass:
+def layer_class(ways: Sequence[LayerWay], parts: Sequence[PartCost], costs: LayoutCosts) -> LayerClass:
     """Return a class of counted layers with its ways to run, one part for each."""
     first = parts[0]
     return LayerClass(
-        options=tuple(_option(mode, part, costs) for mode, part in zip(recompute, parts, strict=True)),
+        options=tuple(_option(way, part, costs) for way, part in zip(ways, parts, strict=True)),
         static_bytes=ceil(first.states.total),
+        host_bytes=ceil(first.host_bytes),
         optimizer_ns=first.optimizer.nanoseconds,
         gather_ns=first.gather.nanoseconds,
         reduce_ns=first.reduce.nanoseconds,
     )
 
 
-def _option(recompute: Recompute, part: PartCost, costs: LayoutCosts) -> LayerOption:
+def _option(way: LayerWay, part: PartCost, costs: LayoutCosts) -> LayerOption:
     return LayerOption(
-        recompute=recompute,
+        recompute=way.recompute,
+        activations=way.activations,
+        host_saved_bytes=ceil(part.host_saved_bytes),
         forward_ns=part.forward.nanoseconds,
         backward_ns=part.backward.nanoseconds,
         saved_bytes=costs.reserved(part.saved_bytes),
@@ -117,6 +156,7 @@ def fixed_part(part: PartCost, costs: LayoutCosts) -> FixedPart:
         saved_bytes=costs.reserved(part.saved_bytes),
         working_bytes=costs.reserved(part.working_bytes),
         static_bytes=ceil(part.states.total),
+        host_bytes=ceil(part.host_bytes),
         optimizer_ns=part.optimizer.nanoseconds,
         gather_ns=part.gather.nanoseconds,
         reduce_ns=part.reduce.nanoseconds,

@@ -16,7 +16,7 @@ from planner.cost.compute import KernelCosts
 from planner.cost.geometry import EXPERT_AXES, axis_stride
 from planner.cost.group_bridge import GroupBridge
 from planner.cost.layer import LayerClock, LayerPasses, model_flops
-from planner.cost.layout_costs import LayoutCosts, PartCost, Run, fixed_part, layer_class
+from planner.cost.layout_costs import HostPart, LayoutCosts, PartCost, Run, fixed_part, layer_class
 from planner.cost.ledger import TALLIES
 from planner.cost.machine_facts import MachineFacts
 from planner.cost.memory import (
@@ -25,6 +25,7 @@ from planner.cost.memory import (
     framework_bytes,
 )
 from planner.cost.mesh_links import MeshLinks, num_communicators
+from planner.cost.offload import HostCosts
 from planner.cost.pipeline import FixedPart, LayerClass, PipelineProblem
 from planner.cost.replicas import Replicas, replicas_of
 from planner.cost.schedules import PipelineShape
@@ -35,7 +36,16 @@ from planner.framework import StateFormats
 from planner.legality import Setting
 from planner.optimizers import WeightShapes
 from planner.profile import Estimate, Profile
-from planner.strategy import Batch, Layout, Mesh, Recompute, ScheduleName, Sharding
+from planner.strategy import (
+    Batch,
+    HostShares,
+    LayerWay,
+    Layout,
+    Mesh,
+    Recompute,
+    ScheduleName,
+    Sharding,
+)
 from planner.units import NANOSECONDS_PER_SECOND, Bytes, FlopsPerSecond, Seconds
 from planner.workload.frozen import BASE_BYTES
 from planner.workload.layers import EMBEDDING, Cut, Layer
@@ -118,6 +128,7 @@ class CostModel:
             job.precision, moment_values=job.optimizer.moment_values, formats=StateFormats.of(job)
         )
         self.states = self._state_costs()
+        self.hosts: HostCosts | None = HostCosts.of(self.group, self.setting.framework, self.widths)
         self._members = _members(self.setting)
 
     @property
@@ -155,9 +166,10 @@ class CostModel:
 
     def _classes(self, layout: Layout, costs: LayoutCosts) -> tuple[LayerClass, ...]:
         """Return each class of counted layers with its ways to run."""
-        size = len(layout.recompute)
+        ways = layout.ways
+        size = len(ways)
         return tuple(
-            layer_class(layout.recompute, costs.layers[start : start + size], costs)
+            layer_class(ways, costs.layers[start : start + size], costs)
             for start in range(0, len(costs.layers), size)
         )
 
@@ -221,13 +233,14 @@ class CostModel:
             widths=self.widths,
             contention_fraction=self.facts.contention_fraction,
         )
+        on_host = layout.on_host
         layers = tuple(
-            self._part(number, recompute, ground, replicas)
+            self._part(number, way, ground, replicas, on_host=on_host)
             for number, _ in enumerate(self.setting.body.classes)
-            for recompute in layout.recompute
+            for way in layout.ways
         )
-        first = self._part("first", Recompute(), ground, replicas)
-        last = self._part("last", Recompute(), ground, replicas)
+        first = self._part("first", LayerWay(), ground, replicas, on_host=on_host)
+        last = self._part("last", LayerWay(), ground, replicas, on_host=on_host)
         parts = (*layers, first, last)
         footprint = self.setting.framework.footprint
         return LayoutCosts(
@@ -245,7 +258,8 @@ class CostModel:
                 trained_parameters=max(part.trained_parameters for part in parts),
                 widths=self.widths,
                 sharding=layout.sharding,
-            ),
+            )
+            + max(part.staged_bytes for part in parts),
             capacity_bytes=self.group.device.memory_bytes,
             fragmentation_fraction=footprint.fragmentation_fraction,
         )
@@ -365,19 +379,48 @@ class CostModel:
             contention_fraction=self.facts.contention_fraction,
         )
 
-    def _part(self, name: Member, recompute: Recompute, ground: Ground, replicas: Replicas) -> PartCost:
+    def _part(
+        self, name: Member, way: LayerWay, ground: Ground, replicas: Replicas, *, on_host: HostShares
+    ) -> PartCost:
         """Return one counted layer, or one end of the chain.
 
         What is tied to an embedding on another stage holds a copy of it.
         """
         tied = ground.tied_parameters.get(name, 0)
-        key = (name, recompute, tied, replicas.key, ground.cut_key)
+        key = (name, way, tied, replicas.key, ground.cut_key, on_host)
         if key not in self._parts:
             held = self._held_by(name, ground, tied=tied)
-            part = self._shared_part(self._run(name, recompute, ground), replicas, held=held)
+            run = self._run(name, way.recompute, ground)
+            part = self._shared_part(run, replicas, held=held)
             whole = self._whole_gradients(name, ground.cut, replicas.dense.sharding)
-            self._parts[key] = replace(part, states=part.states + whole)
+            part = replace(part, states=part.states + whole)
+            if on_host.is_any or way.activations:
+                part = self._hosts.on_host(
+                    part,
+                    run,
+                    self._host_part(held, replicas),
+                    sharding=replicas.dense.sharding,
+                    shares=on_host,
+                    activations=way.activations,
+                )
+            self._parts[key] = part
         return self._parts[key]
+
+    @property
+    def _hosts(self) -> HostCosts:
+        assert self.hosts is not None, "legality refuses to offload where nothing is known of the host"
+        return self.hosts
+
+    def _host_part(self, held: Holdings, replicas: Replicas) -> HostPart:
+        """Return what of some layers can go to the host."""
+        return sum(
+            (
+                self.states.host_part(holding, share.sharding)
+                for holding, share in ((held.dense, replicas.dense), (held.experts, replicas.experts))
+                if holding.parameters
+            ),
+            HostPart(),
+        )
 
     def _whole_gradients(self, name: Member, cut: Cut, sharding: Sharding) -> StateBytes:
         """Return what an embedding's gradient takes beyond the device's rows, where it stays whole."""

@@ -15,8 +15,8 @@ from planner.strategy import Recompute
 class LayerOption:
     """One way to run one of the counted layers.
 
-    ``saved_bytes`` per micro-batch stay until backward; ``working_bytes`` live only while the
-    layer's backward pass (or its recomputation) runs.
+    ``saved_bytes`` per micro-batch stay until backward, ``host_saved_bytes`` on the host; ``working_bytes``
+    live only while the layer's backward pass (or its recomputation) runs.
     """
 
     recompute: Recompute
@@ -24,13 +24,16 @@ class LayerOption:
     backward_ns: int
     saved_bytes: int
     working_bytes: int
+    activations: float = 0.0
+    """Share of what the layer keeps that is on the host."""
+    host_saved_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerClass:
     """Counted layers of equal cost: the ways to run one, and what each holds and does once a step.
 
-    ``static_bytes`` are parameters, gradients and optimizer states.
+    ``static_bytes`` are parameters, gradients and optimizer states, ``host_bytes`` those on the host.
     """
 
     options: tuple[LayerOption, ...]
@@ -38,6 +41,7 @@ class LayerClass:
     optimizer_ns: int
     gather_ns: int
     reduce_ns: int
+    host_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +56,7 @@ class FixedPart:
     optimizer_ns: int = 0
     gather_ns: int = 0
     reduce_ns: int = 0
+    host_bytes: int = 0
 
     def __add__(self, other: "FixedPart") -> "FixedPart":
         """Return both parts in one chunk; working memory is reused, the rest adds up."""
@@ -64,6 +69,7 @@ class FixedPart:
             optimizer_ns=self.optimizer_ns + other.optimizer_ns,
             gather_ns=self.gather_ns + other.gather_ns,
             reduce_ns=self.reduce_ns + other.reduce_ns,
+            host_bytes=self.host_bytes + other.host_bytes,
         )
 
 

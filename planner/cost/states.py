@@ -5,6 +5,7 @@ from math import ceil
 from typing import Final
 
 from planner.cost.compute import KernelCosts
+from planner.cost.layout_costs import HostPart
 from planner.cost.memory import StateBytes, frozen_bytes, state_bytes
 from planner.cost.tally import NOTHING, Cause, Family, Tally, booked, total
 from planner.footprint import Footprint
@@ -70,6 +71,13 @@ class StateCosts:
         widths, parameters = self.widths_of(tables), tables.parameters
         return StateBytes(parameters=widths.parameter * parameters, optimizer=widths.optimizer * parameters)
 
+    def shard_bytes(self, holding: Holding, sharding: Sharding) -> Bytes:
+        """Return the parameters that one device has to itself: its shard, no gathered or cast copy."""
+        apart = replace(sharding, reshard_after_forward=True)
+        whole = self.at_rest(holding, apart, replicas=1).parameters
+        cast = sharding.parameters == 1 and self.widths.compute < self.widths.parameter
+        return whole - (self.widths.compute * holding.trained.parameters if cast else 0)
+
     def gathered_bytes(self, holding: Holding) -> Bytes:
         """Return the bytes of sharded parameters as gathers move them: quantized ones as they rest."""
         wide = holding.trained.parameters + holding.frozen
@@ -91,6 +99,20 @@ class StateCosts:
         seconds = max(estimate.seconds, self._arithmetic_seconds(shard))
         passes = booked(replace(estimate, seconds=seconds), cause=Cause.OPTIMIZER, family=Family.OPTIMIZER)
         return passes + self._orthogonalised(shapes, sharding)
+
+    def host_part(self, holding: Holding, sharding: Sharding) -> HostPart:
+        """Return what of some parameters can go to the host, of one device."""
+        trained, widths = holding.trained.parameters, self.widths_of(holding.trained)
+        updated = ceil(trained / sharding.optimizer)
+        reads = NORM_AND_UPDATE - 1 + self.optimizer.more_passes
+        return HostPart(
+            parameter_bytes=self.shard_bytes(holding, sharding),
+            gradient_bytes=widths.gradient * ceil(trained / sharding.gradients),
+            updated_parameters=updated,
+            update_bytes=reads * widths.gradient + 2 * widths.optimizer + widths.parameter,
+            update_gradient_bytes=widths.gradient * updated,
+            update_parameter_bytes=widths.compute * updated,
+        )
 
     def _arithmetic_seconds(self, parameters: int) -> Seconds:
         """Return what the FLOP of an update take at least; it is bound by memory on all but odd devices."""

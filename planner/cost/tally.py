@@ -42,6 +42,7 @@ class Family(StrEnum):
     MEMORY_PASS = "memory_pass"  # noqa: S105 - a pass over memory
     COLLECTIVE = "collective"
     OPTIMIZER = "optimizer"
+    HOST = "host"
     OVERHEAD = "overhead"
 
 

@@ -17,6 +17,7 @@ class Part(StrEnum):
     SCHEDULE = "schedule"
     SHARDING = "sharding"
     RECOMPUTE = "recompute"
+    OFFLOAD = "offload"
     LAYERS = "layers"
 
 

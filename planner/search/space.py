@@ -55,7 +55,7 @@ NOT_SEARCHED: Final[Mapping[str, object]] = {
 NOTHING: Final[frozenset[Part]] = frozenset()
 MESHED: Final = frozenset({Part.MESH})
 BATCHED: Final = frozenset({Part.MESH, Part.BATCH})
-SHARDED: Final = frozenset({Part.MESH, Part.BATCH, Part.SHARDING, Part.RECOMPUTE})
+SHARDED: Final = frozenset({Part.MESH, Part.BATCH, Part.SHARDING, Part.RECOMPUTE, Part.OFFLOAD})
 SCHEDULED: Final = frozenset({Part.MESH, Part.BATCH, Part.SCHEDULE})
 STEPS: Final = (NOTHING, MESHED, BATCHED, SHARDED, SCHEDULED)
 """What is decided after each step; a rule that reads parts of two steps could not be asked in time."""

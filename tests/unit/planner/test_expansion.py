@@ -11,6 +11,7 @@ from planner.frameworks import FRAMEWORKS
 from planner.full_plan import full_plan, read_full_plan
 from planner.strategy import (
     Chunk,
+    HostShares,
     LayerOffload,
     LayerRange,
     Offload,
@@ -117,26 +118,54 @@ def test_layers_that_are_missing_are_a_violation() -> None:
     assert "decoder 31" in violations[0].rule
 
 
-def test_a_layer_kept_on_the_host_cannot_be_priced_yet() -> None:
-    plan = expanded(ShortPlan())
-    chunk = plan.stages[0].chunks[0]
-    moved = LayerRange(
-        kind="decoder",
-        first=0,
-        count=32,
-        offload=LayerOffload(optimizer=Offload(cpu=0.5)),
-        recompute=Recompute(),
-    )
-    layers = tuple(moved if entry.kind == "decoder" else entry for entry in chunk.layers)
-    stage = Stage(
-        stage=0, placement=plan.stages[0].placement, chunks=(Chunk(virtual_stage=0, layers=layers),)
-    )
-    with_offload = TrainingPlan(
-        mesh=plan.mesh, batch=plan.batch, schedule=plan.schedule, sharding=plan.sharding, stages=(stage,)
-    )
+def with_offload(plan: TrainingPlan, kind: str, offload: LayerOffload) -> TrainingPlan:
+    """Return a plan of one stage whose layers of a kind are offloaded so."""
+    (stage,) = plan.stages
+    (chunk,) = stage.chunks
+    layers = tuple(replace(entry, offload=offload) if entry.kind == kind else entry for entry in chunk.layers)
+    return replace(plan, stages=(replace(stage, chunks=(replace(chunk, layers=layers),)),))
+
+
+def test_all_layers_keep_the_same_shares_of_their_states_on_the_host() -> None:
+    moved = with_offload(expanded(ShortPlan()), "decoder", LayerOffload(optimizer=Offload(cpu=0.5)))
     with pytest.raises(InvalidRequest) as refused:
-        read_full_plan(with_offload, setting())
-    assert refused.value.pointer.endswith("/offload")
+        read_full_plan(moved, setting())
+    assert refused.value.pointer.endswith("/layers/1/offload")
+
+
+def test_a_share_on_drives_cannot_be_priced_yet() -> None:
+    moved = with_offload(expanded(ShortPlan()), "decoder", LayerOffload(optimizer=Offload(nvme=0.5)))
+    with pytest.raises(InvalidRequest) as refused:
+        read_full_plan(moved, setting())
+    assert refused.value.pointer.endswith("/layers/1/offload")
+    assert "NVMe" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("framework", "given", "meant"),
+    [
+        ("megatron-core", {"optimizer": 0.5}, HostShares(optimizer=0.5)),
+        ("deepspeed", {"optimizer": 0.5}, HostShares(optimizer=0.5, gradients=0.5)),
+        ("pytorch", {"optimizer": 1.0}, HostShares(optimizer=1.0, parameters=1.0, gradients=1.0)),
+        ("pytorch", {"parameters": 1.0}, HostShares(optimizer=1.0, parameters=1.0, gradients=1.0)),
+        ("any", {"optimizer": 0.5, "gradients": 0.0}, HostShares(optimizer=0.5)),
+    ],
+)
+def test_shares_that_are_not_said_are_as_the_framework_has_them(
+    framework: str, given: dict[str, float], meant: HostShares
+) -> None:
+    fixed = expand_short_plan(ShortPlan(offload=given), setting(framework=framework))
+    assert fixed.layout.on_host == meant
+
+
+def test_what_is_on_the_host_comes_back_from_the_full_form() -> None:
+    judged = setting(framework="any")
+    short = ShortPlan(offload={"optimizer": 0.5, "parameters": 0.25, "activations": 0.75})
+    fixed = expand_short_plan(short, judged)
+    assert fixed.assignment is not None
+    again = read_full_plan(full_plan(fixed.layout, fixed.assignment, judged), judged)
+    assert (again.layout, again.assignment) == (fixed.layout, fixed.assignment)
+    assert again.layout.activations == (0.75,)
 
 
 def test_zero_stages_shard_more_and_more() -> None:

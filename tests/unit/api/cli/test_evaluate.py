@@ -58,7 +58,8 @@ def test_words_change_the_plan_of_the_request(meshplan: Command) -> None:
     [
         (("--plan", "tensor_paralel=2"), "/plan/tensor_paralel"),
         (("--plan", "tensor_parallel=-1"), "/plan/tensor_parallel"),
-        (("--plan", 'offload={"optimizer": 0.5}'), "/plan/offload/optimizer/cpu"),
+        (("--plan", 'offload={"optimizer": {"nvme": 0.5}}'), "/plan/offload/optimizer/nvme"),
+        (("--offload", "optimizer=1.5"), "/plan/offload/optimizer"),
         (("--plan", "tensor_parallel"), "--plan"),
     ],
 )

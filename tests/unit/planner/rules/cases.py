@@ -7,7 +7,17 @@ from planner.expansion import zero_sharding
 from planner.framework_rules import RULES, rules_of
 from planner.rules.rule import Proposal
 from planner.setting import Setting
-from planner.strategy import Batch, Layout, Mesh, Recompute, Schedule, Violation, ZeroStage
+from planner.strategy import (
+    NOTHING_ON_HOST,
+    Batch,
+    HostShares,
+    Layout,
+    Mesh,
+    Recompute,
+    Schedule,
+    Violation,
+    ZeroStage,
+)
 from tests.unit.planner.settings import setting
 
 DENSE = "llama-3-8b"
@@ -24,6 +34,8 @@ def layout(
     schedule: Schedule | None = None,
     zero_stage: ZeroStage = ZeroStage.NONE,
     recompute: Recompute | None = None,
+    on_host: HostShares = NOTHING_ON_HOST,
+    activations: tuple[float, ...] = (),
 ) -> Layout:
     """Return a layout of some decisions, the others the simplest."""
     return Layout(
@@ -32,6 +44,8 @@ def layout(
         schedule=schedule or Schedule(name=judged.framework.schedules[0]),
         sharding=zero_sharding(zero_stage, replicas=mesh.replicas, framework=judged.framework),
         recompute=(recompute or Recompute(),),
+        on_host=on_host,
+        activations=activations,
     )
 
 
