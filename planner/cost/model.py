@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil
-from typing import Final, Literal
+from typing import Final
 
 from planner.cluster import NodeGroup
 from planner.cost.collective import CollectiveCosts
 from planner.cost.compute import KernelCosts
 from planner.cost.geometry import EXPERT_AXES, axis_stride
+from planner.cost.ground import Ground, Member, cut_key, members_of, pipeline_shape
 from planner.cost.group_bridge import GroupBridge
 from planner.cost.layer import LayerClock, LayerPasses, model_flops
 from planner.cost.layout_costs import HostPart, LayoutCosts, PartCost, Run, fixed_part, layer_class
@@ -28,7 +29,6 @@ from planner.cost.mesh_links import MeshLinks, num_communicators
 from planner.cost.offload import HostCosts
 from planner.cost.pipeline import FixedPart, LayerClass, PipelineProblem
 from planner.cost.replicas import Replicas, replicas_of
-from planner.cost.schedules import PipelineShape
 from planner.cost.states import StateCosts
 from planner.cost.tally import NOTHING, Cause, Tally, constant, total
 from planner.formats import attention_precision, datasheet_peak
@@ -43,10 +43,9 @@ from planner.strategy import (
     Layout,
     Mesh,
     Recompute,
-    ScheduleName,
     Sharding,
 )
-from planner.units import NANOSECONDS_PER_SECOND, Bytes, FlopsPerSecond, Seconds
+from planner.units import NANOSECONDS_PER_SECOND, FlopsPerSecond, Seconds
 from planner.workload.frozen import BASE_BYTES
 from planner.workload.layers import EMBEDDING, Cut, Layer
 from planner.workload.weights import Holding, Holdings, holdings
@@ -61,30 +60,6 @@ ROUNDING: Final = 1e-9
 
 DENSE_AXES: Final = ("tensor_parallel", "context_parallel")
 """Axes over which every layer exchanges something."""
-
-Member = int | Literal["first", "last"]
-"""A class of counted layers by number, or an end of the chain."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Ground:
-    """What all layouts of a mesh with a micro-batch size share: cut layers and links."""
-
-    links: MeshLinks
-    cut: Cut
-    members: Mapping[Member, tuple[LayerPasses[Tally], ...]]
-    tied_parameters: Mapping[Member, int]
-    cut_key: tuple[int, ...]
-    transfer: Tally
-    between_passes: Tally
-    barrier: Tally
-    tied: Tally
-    activation_bytes: Bytes
-    """What one rank hands to the next stage."""
-    scatters: bool
-    """Whether each tensor-parallel rank sends its share of that alone."""
-    tied_bytes: Bytes
-    """Gradients that the first and the last stage add up."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -129,7 +104,7 @@ class CostModel:
         )
         self.states = self._state_costs()
         self.hosts: HostCosts | None = HostCosts.of(self.group, self.setting.framework, self.widths)
-        self._members = _members(self.setting)
+        self._members = members_of(self.setting)
 
     @property
     def peak_flops_per_second(self) -> FlopsPerSecond:
@@ -180,7 +155,7 @@ class CostModel:
         replica is waited for. Stage i also waits for the passes of the i stages before it, which
         hold at least one layer each (the first one perhaps only the embedding).
         """
-        key = _cut_key(mesh, batch.micro_batch_size)
+        key = cut_key(mesh, batch.micro_batch_size)
         if key not in self._floors:
             self._floors[key] = self._make_floor(mesh, batch.micro_batch_size)
         floor = self._floors[key]
@@ -206,7 +181,7 @@ class CostModel:
         """Return the passes of every layer on a mesh."""
         cut = self.cut(mesh, micro_batch_size)
         links = MeshLinks(group=self.group, collectives=self.collectives, mesh=self._here(mesh))
-        members = self._cut_members(cut, links, _cut_key(links.mesh, micro_batch_size))
+        members = self._cut_members(cut, links, cut_key(links.mesh, micro_batch_size))
         return {
             layer: passes
             for name, layers in self._members.items()
@@ -215,7 +190,7 @@ class CostModel:
 
     def _make_floor(self, mesh: Mesh, micro_batch_size: int) -> "_Floor":
         links = MeshLinks(group=self.group, collectives=self.collectives, mesh=mesh)
-        key = _cut_key(mesh, micro_batch_size)
+        key = cut_key(mesh, micro_batch_size)
         members = self._cut_members(self.cut(mesh, micro_batch_size), links, key)
         each = [sum(map(_floor_ns, members[number])) for number, _ in enumerate(self.setting.body.classes)]
         ends = sum(map(_floor_ns, (*members["first"], *members["last"])))
@@ -295,7 +270,7 @@ class CostModel:
     def _make_ground(self, mesh: Mesh, micro_batch_size: int) -> Ground:
         cut = self.cut(mesh, micro_batch_size)
         links = MeshLinks(group=self.group, collectives=self.collectives, mesh=self._here(mesh))
-        key = _cut_key(links.mesh, micro_batch_size)
+        key = cut_key(links.mesh, micro_batch_size)
         tied = self._tied_parameters(cut) if mesh.pipeline_parallel > 1 else {}
         activation = max(unit[-1].output_bytes(cut) for unit in self.setting.body.classes)
         scatters = self.setting.framework.scatters_transfers and not mesh.sequence_parallel
@@ -539,42 +514,6 @@ def _paced(setting: Setting, facts: MachineFacts) -> Setting:
         return setting
     slower = replace(pace, launch_seconds=facts.launch_seconds)
     return replace(setting, framework=replace(setting.framework, pace=slower))
-
-
-def _members(setting: Setting) -> dict[Member, tuple[Layer, ...]]:
-    """Return the layers of every class and of both ends of the chain."""
-    body = setting.body
-    return {"first": body.first, **dict(enumerate(body.classes)), "last": body.last}
-
-
-def pipeline_shape(layout: Layout) -> PipelineShape:
-    """Return what fixes the order of passes in a layout."""
-    name = layout.schedule.name
-    return PipelineShape(
-        schedule=name,
-        num_stages=layout.mesh.pipeline_parallel,
-        virtual_stages=layout.schedule.virtual_stages,
-        num_micro_batches=layout.batch.num_micro_batches,
-        group_size=layout.schedule.interleave_group_size if name is ScheduleName.INTERLEAVED else None,
-    )
-
-
-def _cut_key(mesh: Mesh, micro_batch_size: int) -> tuple[int, ...]:
-    """Return what decides how layers are cut and where their ranks sit: equal keys cost the same."""
-    return (
-        mesh.tensor_parallel,
-        mesh.sequence_parallel,
-        mesh.context_parallel,
-        axis_stride(mesh, "tensor_parallel"),
-        axis_stride(mesh, "context_parallel"),
-        mesh.expert_parallel,
-        mesh.expert_tensor_parallel,
-        axis_stride(mesh, "expert_parallel"),
-        axis_stride(mesh, "expert_tensor_parallel"),
-        micro_batch_size,
-        # Launches may take longer in a pipeline.
-        mesh.pipeline_parallel > 1,
-    )
 
 
 def _floor_ns(layer: LayerPasses[Tally]) -> int:

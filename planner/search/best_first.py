@@ -15,8 +15,9 @@ from itertools import count
 from typing import Final, Protocol
 
 from planner.cluster import NodeGroup
+from planner.cost.ground import pipeline_shape
 from planner.cost.least_memory import LeastMemory
-from planner.cost.model import CostModel, pipeline_shape
+from planner.cost.model import CostModel
 from planner.cost.pipeline import Assignment, PipelineProblem
 from planner.job import SolverLimits
 from planner.search.bounds import lower_bound_ns, rules_out, spread_bound_ns

@@ -26,7 +26,7 @@ def _understood(words: list[str]) -> dict[str, Any]:
     options = command.make_context(words[1], words[2:]).params
     document: dict[str, Any] = request_document(None, options)
     if words[1] == "plan":
-        constraints = {name: options[name] for name in ("fix", "bound", "forbid", "allow")}
+        constraints = {name: options[name] for name in ("fix", "bound", "offload", "forbid", "allow")}
         add_constraints(document, **constraints)
     else:
         document["plan"] = pairs("--plan", options["plan_words"])
