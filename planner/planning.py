@@ -16,7 +16,7 @@ from planner.full_plan import full_plan, read_full_plan
 from planner.growth import grown_cluster
 from planner.job import Constraints, Job, Precision, SolverLimits
 from planner.legality import Setting, layout_violations
-from planner.machine_words import machine_words
+from planner.machine_words import calibration_warnings, machine_words
 from planner.placement import named_group
 from planner.plan import (
     NearestFit,
@@ -36,7 +36,7 @@ from planner.search.dimensions import dimensions
 from planner.search.refusal import why_nothing_is_legal
 from planner.search.shortage import least_need
 from planner.search.space import Space, search_space
-from planner.strategy import ShortPlan, TrainingPlan, Violation
+from planner.strategy import Layout, ShortPlan, TrainingPlan, Violation
 from planner.units import NANOSECONDS_PER_SECOND, Seconds
 from planner.workload.layers import Workload
 from planner.workload.trainable import trained_workload
@@ -126,6 +126,26 @@ def evaluate_plan(request: PlanRequest, plan: TrainingPlan | ShortPlan) -> Resul
     )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LegalPlan:
+    """A plan as it is priced: its layout, how many layers run how in each chunk, where stages sit."""
+
+    layout: Layout
+    assignment: Assignment
+    node_groups: tuple[str, ...]
+
+
+def fixed_plan(request: PlanRequest, plan: TrainingPlan | ShortPlan) -> tuple[Setting, LegalPlan]:
+    """Return a plan that the caller fixes, as it is priced; InvalidRequest for an illegal one."""
+    setting = _setting(request)
+    fixed = expand_short_plan(plan, setting) if isinstance(plan, ShortPlan) else read_full_plan(plan, setting)
+    violations = _violations(setting, fixed)
+    if violations or fixed.assignment is None:
+        raise InvalidRequest(violations[0].rule, pointer=violations[0].pointer)
+    legal = LegalPlan(layout=fixed.layout, assignment=fixed.assignment, node_groups=tuple(fixed.node_groups))
+    return setting, legal
+
+
 def check_request(request: PlanRequest) -> None:
     """Raise InvalidRequest where no plan can do what a request asks for, before any is sought."""
     _setting(request)
@@ -133,15 +153,13 @@ def check_request(request: PlanRequest) -> None:
 
 def plan_timeline(request: PlanRequest, plan: TrainingPlan) -> tuple[TimelineEvent, ...]:
     """Return every operation of one replayed step, for drawing; InvalidRequest for an illegal plan."""
-    setting = _setting(request)
-    fixed = read_full_plan(plan, setting)
-    violations = _violations(setting, fixed)
-    if violations or fixed.assignment is None:
-        raise InvalidRequest(violations[0].rule, pointer=violations[0].pointer)
+    setting, fixed = fixed_plan(request, plan)
     return timeline(_played(request, setting, fixed, fixed.assignment))
 
 
-def _played(request: PlanRequest, setting: Setting, fixed: FixedPlan, assignment: Assignment) -> PlayedPlan:
+def _played(
+    request: PlanRequest, setting: Setting, fixed: FixedPlan | LegalPlan, assignment: Assignment
+) -> PlayedPlan:
     """Return one step of a legal plan, replayed with each stage on its node group."""
     placed = place_on_groups(
         fixed.layout,
@@ -242,6 +260,7 @@ def _warnings(request: PlanRequest, prediction: Prediction) -> tuple[str, ...]:
         *training_warnings(request.job, traits_of(request.job.framework, request.job.framework_version)),
         *memory_warnings(prediction, memory_fraction=fraction),
         *provenance_warnings(prediction),
+        *calibration_warnings(request.cluster, request.profiles),
     )
 
 

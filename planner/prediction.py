@@ -1,7 +1,8 @@
 """What a plan would do: step time with its parts and its interval, memory of every stage."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from math import hypot, sqrt
 from typing import Final
 
@@ -15,7 +16,7 @@ from planner.cost.pipeline import Assignment, PipelineProblem
 from planner.cost.placed_layout import PlacedLayout, place
 from planner.cost.replay import Replay, gather_floor_ns, occupied_ns, replay, transfer_after_ns
 from planner.cost.schedules import Moment, memory_moments, stage_orders
-from planner.cost.tally import NOTHING, Cause, Tally, total
+from planner.cost.tally import NOTHING, Cause, Family, Tally, total
 from planner.legality import Setting
 from planner.plan import (
     HostMemory,
@@ -93,7 +94,7 @@ def predict(plan: PlayedPlan) -> Prediction:
     tokens = sequences * job.sequence_length / seconds if job.sequence_length else None
     return Prediction(
         step_time_seconds=seconds,
-        step_time_interval_seconds=_interval(seconds, parts, spread=plan.setting.framework.pace.spread),
+        step_time_interval_seconds=_interval(plan, seconds, parts, busy),
         samples_per_second=job.global_batch_size / seconds,
         tokens_per_second=tokens,
         tokens_per_second_per_device=tokens / devices if tokens else None,
@@ -204,15 +205,33 @@ def _visible_replica_seconds(plan: PlayedPlan, stage: int) -> Seconds:
     return (waited + tail) / NANOSECONDS_PER_SECOND
 
 
-def _interval(seconds: Seconds, parts: Tally, *, spread: float) -> tuple[Seconds, Seconds]:
-    """Return the 80 % interval: families err independently, kernels of a family together.
+def family_errors(plan: PlayedPlan) -> Mapping[Family, Seconds]:
+    """Return one standard deviation of a step by family of kernels and links."""
+    seconds = plan.played.makespan_ns / NANOSECONDS_PER_SECOND
+    return _family_errors(_stage_tally(plan, _busiest_stage(plan)), seconds)
 
-    Waiting follows the work that is waited for, hence the scale to the whole step. Where steps of the
-    program were measured as well, they say by how much that errs: ``spread``.
-    """
+
+def _family_errors(parts: Tally, seconds: Seconds) -> Mapping[Family, Seconds]:
+    """Return the errors of the work in a step; waiting follows the work that is waited for."""
     scale = seconds / parts.seconds if parts.seconds else 1.0
-    variance = sum((error * scale) ** 2 for error in parts.error_seconds.values())
-    width = spread * STANDARD_DEVIATIONS * sqrt(variance + (MODEL_ERROR * seconds) ** 2)
+    return {family: error * scale for family, error in parts.error_seconds.items()}
+
+
+def _interval(plan: PlayedPlan, seconds: Seconds, parts: Tally, stage: int) -> tuple[Seconds, Seconds]:
+    """Return the 80 % interval: kernels of a family err together, families as runs of the machine say.
+
+    Where none do, families err independently. Where steps of the program were measured as well, they
+    say by how much that errs: the pace's ``spread``.
+    """
+    errors = _family_errors(parts, seconds)
+    corrections = plan.placed.stages[stage].model.corrections
+    variance = sum(error**2 for error in errors.values())
+    variance += 2 * sum(
+        corrections.correlation(one, other) * errors[one] * errors[other]
+        for one, other in combinations(errors, 2)
+    )
+    spread = plan.setting.framework.pace.spread
+    width = spread * STANDARD_DEVIATIONS * sqrt(max(variance, 0.0) + (MODEL_ERROR * seconds) ** 2)
     return max(seconds - width, 0.0), seconds + width
 
 

@@ -1,6 +1,7 @@
 """The time of a collective: measured curves inside a box of fast links, level by level beyond."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from math import inf
 from typing import Final
@@ -9,6 +10,7 @@ from planner.cluster import NodeGroup
 from planner.cost.collective_curves import Curve, Model
 from planner.cost.collective_model import LinkModel, across, bytes_per_rank
 from planner.cost.collective_rows import measured_collectives
+from planner.cost.corrections import Corrections, Kind
 from planner.cost.group_shape import GroupShape, group_shape
 from planner.cost.machine_facts import MachineFacts, Place
 from planner.cost.measured_links import MeasuredLinks, link_of
@@ -40,6 +42,7 @@ class CollectiveCosts:
         Raises InvalidRequest for a level whose shape does not hold its devices.
         """
         self._group = group
+        self.corrections = Corrections.of(group.device, profiles)
         self._crowding = MachineFacts.of(group.device, profiles).crowding
         self._links = [link_of(group, number) for number in range(len(group.levels))]
         self._measured = MeasuredLinks(
@@ -47,12 +50,21 @@ class CollectiveCosts:
         )
         self._answers: dict[tuple[Collective, Bytes, GroupShape], Estimate] = {}
 
+    def corrected(self, corrections: Corrections) -> "CollectiveCosts":
+        """Return the same measurements under other corrections."""
+        other = copy(self)
+        vars(other).update(corrections=corrections, _answers={})
+        return other
+
     def seconds(self, operation: Collective, *, payload_bytes: Bytes, shape: GroupShape) -> Estimate:
         """Return the time of one collective, its payload counted as nccl-tests count it."""
         key = (operation, payload_bytes, shape)
         known = self._answers.get(key)
         if known is None:
-            known = self._answers[key] = self._seconds(operation, payload_bytes, shape)
+            is_inside = shape.size <= shape.ranks_per_level[self._measured.box_level]
+            kind = Kind.COLLECTIVE_INSIDE if is_inside else Kind.COLLECTIVE_BETWEEN
+            measured = self._seconds(operation, payload_bytes, shape)
+            known = self._answers[key] = self.corrections.applied(measured, kind)
         return known
 
     def send_receive(self, *, payload_bytes: Bytes, stride: int) -> Estimate:

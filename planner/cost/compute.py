@@ -1,11 +1,13 @@
 """Kernel times of one device: matrix products, attention, memory-bound passes, the optimizer."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Final
 
 from planner.cluster import Device
 from planner.cost.batched_products import BatchedTimes, batched_times
+from planner.cost.corrections import Corrections, Kind
 from planner.cost.device_attention import attention_times
 from planner.cost.device_products import all_phases, forward_times
 from planner.cost.grouped_products import EXACT_ERROR, OVER_SINGLE, OVER_SINGLE_ERROR, GroupedTimes
@@ -35,6 +37,7 @@ class KernelCosts:
         own, precision = profiles_of(device, profiles), executed_precision(device, precision)
         self._memory = MemoryTimes.of(device, own)
         self._load_slowdown = MachineFacts.of(device, own).load_slowdown
+        self.corrections = Corrections.of(device, own)
         bandwidth = self._memory.bandwidth_bytes_per_second
         forward = forward_times(device, profiles, precision, bytes_per_second=bandwidth)
         self._products = all_phases(forward, device, profiles, precision)
@@ -58,6 +61,12 @@ class KernelCosts:
         self._attention = attention_times(device, profiles, wide, product_rate=rate)
         self._answers: dict[tuple[MatrixProduct | AttentionCore | MemoryPass, Phase], Estimate] = {}
 
+    def corrected(self, corrections: Corrections) -> "KernelCosts":
+        """Return the same measurements under other corrections."""
+        other = copy(self)
+        vars(other).update(corrections=corrections, _answers={})
+        return other
+
     def matrix_product(self, op: MatrixProduct, *, phase: Phase) -> Estimate:
         """Return the time of one phase of a product; gradients are products of the transposed shapes."""
         known = self._answers.get((op, phase))
@@ -65,7 +74,8 @@ class KernelCosts:
             if op.repeats > 1:
                 known = self._repeated_product(op, phase)
             else:
-                known = self._single_product(op, phase).scaled(self._load_slowdown)
+                loaded = self._single_product(op, phase).scaled(self._load_slowdown)
+                known = self.corrections.applied(loaded, Kind.MATRIX_PRODUCT)
             self._answers[op, phase] = known
         return known
 
@@ -73,14 +83,15 @@ class KernelCosts:
         """Return the time of the fused attention core, forward or backward."""
         known = self._answers.get((op, phase))
         if known is None:
-            estimate = self._attention.estimate(op, phase=phase)
-            known = self._answers[op, phase] = estimate.scaled(self._load_slowdown)
+            loaded = self._attention.estimate(op, phase=phase).scaled(self._load_slowdown)
+            known = self._answers[op, phase] = self.corrections.applied(loaded, Kind.ATTENTION)
         return known
 
     def memory_pass(self, op: MemoryPass, *, phase: Phase) -> Estimate:
         """Return the time of a memory-bound pass, forward or backward."""
         moved = op.forward_bytes if phase is Phase.FORWARD else op.backward_bytes
-        return self._memory.estimate(op.kind, moved, phase=phase).scaled(op.repeats)
+        estimate = self._memory.estimate(op.kind, moved, phase=phase).scaled(op.repeats)
+        return self.corrections.applied(estimate, Kind.MEMORY_PASS)
 
     def optimizer_step(
         self, num_parameters: float, bytes_per_parameter: Bytes, *, kind: str = "adam"
@@ -90,23 +101,29 @@ class KernelCosts:
         A ``kind`` that was not measured runs as Adam does.
         """
         known = kind if (kind, Phase.OPTIMIZER) in self._memory.curves else "adam"
-        return self._memory.estimate(known, num_parameters * bytes_per_parameter, phase=Phase.OPTIMIZER)
+        moved = num_parameters * bytes_per_parameter
+        estimate = self._memory.estimate(known, moved, phase=Phase.OPTIMIZER)
+        return self.corrections.applied(estimate, Kind.OPTIMIZER)
 
     def best_flops_per_second(self) -> FlopsPerSecond:
         """Return a rate that no matrix product and no attention core of this object exceeds."""
         single = max(times.best_flops_per_second for times in self._products.values())
-        best = max(
+        products = max(
             single,
             single / min(OVER_SINGLE.values()),
             self._grouped.best_flops_per_second,
             self._batched.best_flops_per_second,
-            self._attention.best_flops_per_second,
+        )
+        best = max(
+            products / self.corrections.factor(Kind.MATRIX_PRODUCT),
+            self._attention.best_flops_per_second / self.corrections.factor(Kind.ATTENTION),
         )
         return best / self._load_slowdown
 
     def best_memory_bandwidth(self) -> BytesPerSecond:
         """Return a rate that no memory-bound pass of this object exceeds."""
-        return self._memory.best_bytes_per_second()
+        least = min(self.corrections.factor(kind) for kind in (Kind.MEMORY_PASS, Kind.OPTIMIZER))
+        return self._memory.best_bytes_per_second() / least
 
     def grouped_product(self, groups: int, m: int, n: int, k: int, *, phase: Phase) -> Estimate:
         """Return the time of ``groups`` products C[m, n] = A[m, k] B[k, n], or of their gradients."""

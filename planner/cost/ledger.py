@@ -5,6 +5,7 @@ the same steps, by different books.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from planner.cost.tally import Cause, Family, Tally, booked, constant, exposed, total
@@ -68,8 +69,11 @@ class Ledger(Protocol[Timed_contra, Amount]):
         ...
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Tallies:
     """Amounts with their causes, provenance and errors."""
+
+    launch_relative_error: float = LAUNCH_RELATIVE_ERROR
 
     def booked(self, timed: Estimate, *, cause: Cause, family: Family) -> Tally:
         """Return an estimate as an amount with one cause."""
@@ -92,7 +96,7 @@ class Tallies:
         missing = max(host_seconds - work.seconds, serial_fraction * host_seconds)
         if missing <= 0:
             return work
-        return work + constant(missing, cause=Cause.OVERHEAD, relative_error=LAUNCH_RELATIVE_ERROR)
+        return work + constant(missing, cause=Cause.OVERHEAD, relative_error=self.launch_relative_error)
 
 
 TALLIES: Final = Tallies()

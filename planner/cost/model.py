@@ -13,12 +13,13 @@ from typing import Final
 from planner.cluster import NodeGroup
 from planner.cost.collective import CollectiveCosts
 from planner.cost.compute import KernelCosts
+from planner.cost.corrections import Corrections, Kind
 from planner.cost.geometry import EXPERT_AXES, axis_stride
 from planner.cost.ground import Ground, Member, cut_key, members_of, pipeline_shape
 from planner.cost.group_bridge import GroupBridge
 from planner.cost.layer import LayerClock, LayerPasses, model_flops
 from planner.cost.layout_costs import HostPart, LayoutCosts, PartCost, Run, fixed_part, layer_class
-from planner.cost.ledger import TALLIES
+from planner.cost.ledger import LAUNCH_RELATIVE_ERROR, Tallies
 from planner.cost.machine_facts import MachineFacts
 from planner.cost.memory import (
     StateBytes,
@@ -74,6 +75,8 @@ class CostModel:
     """How many of a plan's stages sit on this group where the rest sits on others; None means all."""
     like: "CostModel | None" = None
     """A model of the same job on the same devices by a program of another pace: measurements are shared."""
+    corrected: Corrections | None = None
+    """Corrections other than those of the profiles."""
     _passes: dict[tuple[int, ...], Mapping[Member, tuple[LayerPasses[Tally], ...]]] = field(
         default_factory=dict, init=False
     )
@@ -91,7 +94,6 @@ class CostModel:
         """Open the measurements of the group's device and links."""
         job = self.setting.job
         self.facts = MachineFacts.of(self.group.device, self.profiles)
-        self.setting = _paced(self.setting, self.facts)
         like = self.like
         self.kernels: KernelCosts = (
             like.kernels if like else KernelCosts(self.group.device, self.profiles, job.precision)
@@ -99,6 +101,11 @@ class CostModel:
         self.collectives: CollectiveCosts = (
             like.collectives if like else CollectiveCosts(self.group, self.profiles)
         )
+        if self.corrected is not None:
+            self.kernels = self.kernels.corrected(self.corrected)
+            self.collectives = self.collectives.corrected(self.corrected)
+        self.corrections = self.kernels.corrections
+        self.setting = _paced(self.setting, self.facts, self.corrections)
         self.widths = self.setting.framework.widths(
             job.precision, moment_values=job.optimizer.moment_values, formats=StateFormats.of(job)
         )
@@ -285,7 +292,9 @@ class CostModel:
             transfer=links.to_next_stage(activation, scattered=scatters),
             between_passes=self._between_passes(mesh),
             barrier=constant(
-                self.setting.framework.pace.step_seconds, cause=Cause.OVERHEAD, relative_error=HOST_ERROR
+                self.setting.framework.pace.step_seconds,
+                cause=Cause.OVERHEAD,
+                relative_error=self.corrections.error(Kind.HOST, HOST_ERROR),
             )
             + links.gradient_norm(),
             tied=links.between_ends(tied_bytes),
@@ -346,7 +355,7 @@ class CostModel:
         return LayerClock(
             kernels=self.kernels,
             collectives=links.layer_collective,
-            ledger=TALLIES,
+            ledger=Tallies(launch_relative_error=self.corrections.error(Kind.HOST, LAUNCH_RELATIVE_ERROR)),
             framework=framework,
             attention_pace=framework.pace.attention(generation),
             added_launch_seconds=added if is_pipelined else 0.0,
@@ -479,7 +488,8 @@ class CostModel:
         precision = attention_precision(job.precision)
         products = self.kernels
         if job.optimizer.newton_schulz_steps and precision is not job.precision:
-            products = KernelCosts(self.group.device, self.profiles, precision)
+            wide = KernelCosts(self.group.device, self.profiles, precision)
+            products = wide.corrected(self.corrections)
         base = job.trainable.base_format
         return StateCosts(
             optimizer=job.optimizer,
@@ -496,7 +506,8 @@ class CostModel:
         if mesh.pipeline_parallel == 1:
             return NOTHING
         seconds = self.setting.framework.pace.pass_seconds
-        return constant(seconds, cause=Cause.PIPELINE, relative_error=HOST_ERROR)
+        error = self.corrections.error(Kind.HOST, HOST_ERROR)
+        return constant(seconds, cause=Cause.PIPELINE, relative_error=error)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -507,13 +518,14 @@ class _Floor:
     work_ns: int
 
 
-def _paced(setting: Setting, facts: MachineFacts) -> Setting:
-    """Return a setting whose framework launches no kernel faster than the machine's host does."""
+def _paced(setting: Setting, facts: MachineFacts, corrections: Corrections) -> Setting:
+    """Return a setting at its host's pace: no launch is faster than measured, runs correct the rest."""
     pace = setting.framework.pace
-    if facts.launch_seconds <= pace.launch_seconds:
+    slower = replace(pace, launch_seconds=max(pace.launch_seconds, facts.launch_seconds))
+    corrected = corrections.paced(slower)
+    if corrected == pace:
         return setting
-    slower = replace(pace, launch_seconds=facts.launch_seconds)
-    return replace(setting, framework=replace(setting.framework, pace=slower))
+    return replace(setting, framework=replace(setting.framework, pace=corrected))
 
 
 def _floor_ns(layer: LayerPasses[Tally]) -> int:
