@@ -161,8 +161,21 @@ class Framework:
     overlaps_parameter_gather: bool = True
     hides_tensor_parallel_backward: bool = True
     interleaving_needs_full_groups: bool = True
-    overlaps_transfers: tuple[ScheduleName, ...] = (ScheduleName.INTERLEAVED,)
+    overlaps_transfers: tuple[ScheduleName, ...] = (
+        ScheduleName.INTERLEAVED,
+        ScheduleName.BREADTH_FIRST,
+        ScheduleName.ZB_H1,
+        ScheduleName.ZB_V,
+        ScheduleName.DUALPIPE_V,
+    )
     """Schedules whose sends run beside the next pass; in the others a send occupies its stage."""
+    keeps_graph_for_weights: bool = False
+    """Whether all that forward saved stays until gradients of weights, where they are passes of their own."""
+
+    @property
+    def splits_backward(self) -> bool:
+        """Whether it has a schedule whose gradients of weights are passes of their own."""
+        return any(schedule.splits_backward for schedule in self.schedules)
 
     def widths(
         self, precision: Precision, *, moment_values: float, formats: StateFormats = AS_THE_FRAMEWORK_DOES

@@ -108,7 +108,9 @@ PYTORCH: Final = Framework(
     name="pytorch",
     pace=pace_of("pytorch"),
     description="PyTorch's own FSDP2, DTensor tensor parallelism and pipelining",
-    schedules=(ScheduleName.GPIPE, ScheduleName.ONE_FORWARD_ONE_BACKWARD, ScheduleName.INTERLEAVED),
+    # LoopedBFS, InterleavedZeroBubble, ZBVZeroBubble and DualPipeV.
+    schedules=tuple(ScheduleName),
+    keeps_graph_for_weights=True,
     zero_stages=(ZeroStage.NONE, ZeroStage.GRADIENTS, ZeroStage.PARAMETERS),
     recompute=_ALL_RECOMPUTE,
     recompute_grain=Grain.LAYER,

@@ -259,6 +259,20 @@ class LayerClock(Generic[Timed, Amount]):
             beside = [self._beside(amount, work) for amount in beside]
         return [*products, *beside]
 
+    def gradients_of_inputs(self, operators: Sequence[Operator]) -> Amount:
+        """Return the backward pass without gradients of weights; nothing hides what ran beside those."""
+        frozen = [replace(op, trains=False) if isinstance(op, MatrixProduct) else op for op in operators]
+        return self._backward(frozen)
+
+    def gradients_of_weights(self, operators: Sequence[Operator]) -> Amount:
+        """Return the products that make gradients of weights, one after the other."""
+        products = [op for op in weight_products(operators) if op.trains and not op.forward_only]
+        timed = [self._product(op, Phase.WEIGHT_GRADIENT) for op in products]
+        parts = [
+            self.ledger.booked(each, cause=Cause.COMPUTE, family=Family.MATRIX_PRODUCT) for each in timed
+        ]
+        return self._at_launch_rate(parts, kernels=len(parts))
+
     def again(self, operators: Sequence[Operator], recompute: Recompute) -> Amount:
         """Return what a mode of recomputation runs a second time."""
         again = recomputed_operators(operators, recompute=recomputed_modules(recompute))

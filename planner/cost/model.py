@@ -30,6 +30,7 @@ from planner.cost.mesh_links import MeshLinks, num_communicators
 from planner.cost.offload import HostCosts
 from planner.cost.pipeline import FixedPart, LayerClass, PipelineProblem
 from planner.cost.replicas import Replicas, replicas_of
+from planner.cost.split_backward import SplitBackward, split_backward
 from planner.cost.states import StateCosts
 from planner.cost.tally import NOTHING, Cause, Tally, constant, total
 from planner.formats import attention_precision, datasheet_peak
@@ -88,7 +89,7 @@ class CostModel:
     _runs: dict[tuple[object, ...], Run] = field(default_factory=dict, init=False)
     _parts: dict[tuple[object, ...], PartCost] = field(default_factory=dict, init=False)
     _held: dict[tuple[object, ...], Holdings] = field(default_factory=dict, init=False)
-    _grounds: dict[tuple[Mesh, int], Ground] = field(default_factory=dict, init=False)
+    _grounds: dict[tuple[Mesh, int, bool], Ground] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         """Open the measurements of the group's device and links."""
@@ -130,7 +131,7 @@ class CostModel:
             shape=pipeline_shape(layout),
             classes=self._classes(layout, costs),
             sequence=self.setting.body.sequence,
-            every=FixedPart(forward_ns=between, backward_ns=between),
+            every=_between(between, is_split=costs.is_split),
             first=fixed_part(costs.first, costs),
             last=fixed_part(costs.last, costs),
             transfer_ns=costs.transfer.nanoseconds,
@@ -206,8 +207,8 @@ class CostModel:
 
     def costs(self, layout: Layout) -> LayoutCosts:
         """Return the figures behind a layout's problem, with their causes."""
-        ground = self.ground(layout.mesh, layout.batch.micro_batch_size)
-        framework = self.setting.framework
+        schedule, framework = layout.schedule.name, self.setting.framework
+        ground = self.ground(layout.mesh, layout.batch.micro_batch_size, ends_meet=schedule.folds)
         replicas = replicas_of(
             ground.links,
             layout.sharding,
@@ -244,6 +245,7 @@ class CostModel:
             + max(part.staged_bytes for part in parts),
             capacity_bytes=self.group.device.memory_bytes,
             fragmentation_fraction=footprint.fragmentation_fraction,
+            is_split=schedule.splits_backward,
         )
 
     def cut(self, mesh: Mesh, micro_batch_size: int) -> Cut:
@@ -267,18 +269,21 @@ class CostModel:
 
     # --- parts ---------------------------------------------------------------------------------
 
-    def ground(self, mesh: Mesh, micro_batch_size: int) -> Ground:
-        """Return what all layouts of a mesh with a micro-batch size share."""
-        key = (mesh, micro_batch_size)
+    def ground(self, mesh: Mesh, micro_batch_size: int, *, ends_meet: bool = False) -> Ground:
+        """Return what all layouts of a mesh with a micro-batch size share.
+
+        Where the ``ends_meet`` the last chunk is on the first one's stage, and ties nothing over stages.
+        """
+        key = (mesh, micro_batch_size, ends_meet)
         if key not in self._grounds:
-            self._grounds[key] = self._make_ground(mesh, micro_batch_size)
+            self._grounds[key] = self._make_ground(mesh, micro_batch_size, ends_meet=ends_meet)
         return self._grounds[key]
 
-    def _make_ground(self, mesh: Mesh, micro_batch_size: int) -> Ground:
+    def _make_ground(self, mesh: Mesh, micro_batch_size: int, *, ends_meet: bool) -> Ground:
         cut = self.cut(mesh, micro_batch_size)
         links = MeshLinks(group=self.group, collectives=self.collectives, mesh=self._here(mesh))
         key = cut_key(links.mesh, micro_batch_size)
-        tied = self._tied_parameters(cut) if mesh.pipeline_parallel > 1 else {}
+        tied = self._tied_parameters(cut) if mesh.pipeline_parallel > 1 and not ends_meet else {}
         activation = max(unit[-1].output_bytes(cut) for unit in self.setting.body.classes)
         scatters = self.setting.framework.scatters_transfers and not mesh.sequence_parallel
         trained_tied = tied.get("last", 0) if self._trains_embedding else 0
@@ -427,8 +432,14 @@ class CostModel:
         """Return layers that run one after the other, however their replicas are kept equal."""
         key = (name, recompute, ground.cut_key)
         if key not in self._runs:
-            clock = self._clock(ground.links)
-            self._runs[key] = Run.of([clock.cost(passes, recompute) for passes in ground.members[name]])
+            clock, members = self._clock(ground.links), ground.members[name]
+            costs = [clock.cost(passes, recompute) for passes in members]
+            run = Run.of(costs)
+            if self.setting.framework.splits_backward:
+                pairs = zip(members, costs, strict=True)
+                parts = [split_backward(clock, passes, cost) for passes, cost in pairs]
+                run = replace(run, split=SplitBackward.together(parts))
+            self._runs[key] = run
         return self._runs[key]
 
     def _shared_part(self, run: Run, replicas: Replicas, *, held: Holdings) -> PartCost:
@@ -455,6 +466,7 @@ class CostModel:
             working_bytes=run.working_bytes,
             logits_bytes=run.logits_bytes,
             gathered_input_bytes=run.gathered_input_bytes,
+            split=run.split,
             gathered_bytes=sum(self.states.gathered_bytes(holding) for holding, _, _ in shares),
             trained_parameters=held.dense.trained.parameters + held.experts.trained.parameters,
             states=sum(
@@ -526,6 +538,13 @@ def _paced(setting: Setting, facts: MachineFacts, corrections: Corrections) -> S
     if corrected == pace:
         return setting
     return replace(setting, framework=replace(setting.framework, pace=corrected))
+
+
+def _between(between_ns: int, *, is_split: bool) -> FixedPart:
+    """Return what every pass of a pipelined stage takes besides its layers; a split backward pass is two."""
+    if not is_split:
+        return FixedPart(forward_ns=between_ns, backward_ns=between_ns)
+    return FixedPart(forward_ns=between_ns, backward_ns=2 * between_ns, weight_ns=between_ns)
 
 
 def _floor_ns(layer: LayerPasses[Tally]) -> int:

@@ -126,8 +126,7 @@ def run_trial(
 
 def _prepared(order: TrialOrder, backend: Backend) -> Trial:
     mesh = build_mesh(order, device=backend.device)
-    stages = order.mesh.pipeline_parallel
-    own = order.chunks[mesh.stage :: stages]
+    own = [order.chunks[number] for number in order.chunks_of(mesh.stage)]
     modules = [
         parallelized(
             build_chunk(placed, device=backend.device, job=order.job),
