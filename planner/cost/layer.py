@@ -125,6 +125,10 @@ class LayerClock(Generic[Timed, Amount]):
             holdings=holdings(layer, cut),
         )
 
+    def both(self, operators: Sequence[Operator]) -> Amount:
+        """Return both passes of a layer's operators."""
+        return self.ledger.total((self._forward(operators), self._backward(operators)))
+
     def cost(self, passes: LayerPasses[Amount], recompute: Recompute) -> LayerCost[Amount]:
         """Return the cost of a layer under one mode of recomputation."""
         operators, modules = passes.operators, recomputed_modules(recompute)

@@ -3,7 +3,6 @@
 Costs are shared: layouts with the same cut of a layer read the same entry.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,9 +16,9 @@ from planner.cost.corrections import Corrections, Kind
 from planner.cost.geometry import EXPERT_AXES, axis_stride
 from planner.cost.ground import Ground, Member, cut_key, members_of, pipeline_shape
 from planner.cost.group_bridge import GroupBridge
-from planner.cost.layer import LayerClock, LayerPasses, model_flops
+from planner.cost.layer import CollectiveClock, KernelClock, LayerClock, LayerPasses, model_flops
 from planner.cost.layout_costs import HostPart, LayoutCosts, PartCost, Run, fixed_part, layer_class
-from planner.cost.ledger import LAUNCH_RELATIVE_ERROR, Tallies
+from planner.cost.ledger import LAUNCH_RELATIVE_ERROR, Amount, Ledger, Tallies, Timed
 from planner.cost.machine_facts import MachineFacts
 from planner.cost.memory import (
     StateBytes,
@@ -39,7 +38,6 @@ from planner.legality import Setting
 from planner.optimizers import WeightShapes
 from planner.profile import Estimate, Profile
 from planner.strategy import (
-    Batch,
     HostShares,
     LayerWay,
     Layout,
@@ -54,14 +52,13 @@ from planner.workload.weights import Holding, Holdings, holdings
 
 HOST_ERROR: Final = 0.7
 """Relative error of times that the host spends: they differ between hosts and versions."""
-ROUNDING_NS: Final = 2
-"""Most by which rounding a layer's passes one by one exceeds rounding sums of them."""
-
 ROUNDING: Final = 1e-9
 """Relative margin for sums in floating point."""
 
 DENSE_AXES: Final = ("tensor_parallel", "context_parallel")
 """Axes over which every layer exchanges something."""
+LayerKey = tuple[Layer, Cut, tuple[int, ...], Seconds]
+"""What decides the passes of a layer: how it is cut, how far apart its ranks are, what launches take more."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -81,11 +78,8 @@ class CostModel:
     _passes: dict[tuple[int, ...], Mapping[Member, tuple[LayerPasses[Tally], ...]]] = field(
         default_factory=dict, init=False
     )
-    _layer_passes: dict[tuple[Layer, Cut, tuple[int, ...], Seconds], LayerPasses[Tally]] = field(
-        default_factory=dict, init=False
-    )
+    _layer_passes: dict[LayerKey, LayerPasses[Tally]] = field(default_factory=dict, init=False)
     _axes: dict[Layer, tuple[str, ...]] = field(default_factory=dict, init=False)
-    _floors: dict[tuple[int, ...], "_Floor"] = field(default_factory=dict, init=False)
     _runs: dict[tuple[object, ...], Run] = field(default_factory=dict, init=False)
     _parts: dict[tuple[object, ...], PartCost] = field(default_factory=dict, init=False)
     _held: dict[tuple[object, ...], Holdings] = field(default_factory=dict, init=False)
@@ -112,7 +106,7 @@ class CostModel:
         )
         self.states = self._state_costs()
         self.hosts: HostCosts | None = HostCosts.of(self.group, self.setting.framework, self.widths)
-        self._members = members_of(self.setting)
+        self.members = members_of(self.setting)
 
     @property
     def peak_flops_per_second(self) -> FlopsPerSecond:
@@ -156,21 +150,6 @@ class CostModel:
             for start in range(0, len(costs.layers), size)
         )
 
-    def floor_ns(self, mesh: Mesh, batch: Batch) -> int:
-        """Return a step time that no plan on a mesh with a batch undercuts, by its layers' work alone.
-
-        Work is spread over stages as evenly as fractions allow, nothing is recomputed and no
-        replica is waited for. Stage i also waits for the passes of the i stages before it, which
-        hold at least one layer each (the first one perhaps only the embedding).
-        """
-        key = cut_key(mesh, batch.micro_batch_size)
-        if key not in self._floors:
-            self._floors[key] = self._make_floor(mesh, batch.micro_batch_size)
-        floor = self._floors[key]
-        stages = mesh.pipeline_parallel
-        waits = floor.least_ns * (stages - 1) * (stages - 2) // 2
-        return (batch.num_micro_batches * floor.work_ns + waits) // stages
-
     def ideal_ns(self, num_devices: int) -> int:
         """Return a step time that no plan undercuts: all useful FLOP at the best rate of any kernel."""
         setting, pace = self.setting, self.setting.framework.pace
@@ -188,22 +167,13 @@ class CostModel:
     def passes(self, mesh: Mesh, micro_batch_size: int) -> Mapping[Layer, LayerPasses[Tally]]:
         """Return the passes of every layer on a mesh."""
         cut = self.cut(mesh, micro_batch_size)
-        links = MeshLinks(group=self.group, collectives=self.collectives, mesh=self._here(mesh))
+        links = self.links(mesh)
         members = self._cut_members(cut, links, cut_key(links.mesh, micro_batch_size))
         return {
             layer: passes
-            for name, layers in self._members.items()
+            for name, layers in self.members.items()
             for layer, passes in zip(layers, members[name], strict=True)
         }
-
-    def _make_floor(self, mesh: Mesh, micro_batch_size: int) -> "_Floor":
-        links = MeshLinks(group=self.group, collectives=self.collectives, mesh=mesh)
-        key = cut_key(mesh, micro_batch_size)
-        members = self._cut_members(self.cut(mesh, micro_batch_size), links, key)
-        each = [sum(map(_floor_ns, members[number])) for number, _ in enumerate(self.setting.body.classes)]
-        ends = sum(map(_floor_ns, (*members["first"], *members["last"])))
-        work = sum(each[number] * count for number, count in Counter(self.setting.body.sequence).items())
-        return _Floor(least_ns=min(each), work_ns=work + ends)
 
     def costs(self, layout: Layout) -> LayoutCosts:
         """Return the figures behind a layout's problem, with their causes."""
@@ -281,7 +251,7 @@ class CostModel:
 
     def _make_ground(self, mesh: Mesh, micro_batch_size: int, *, ends_meet: bool) -> Ground:
         cut = self.cut(mesh, micro_batch_size)
-        links = MeshLinks(group=self.group, collectives=self.collectives, mesh=self._here(mesh))
+        links = self.links(mesh)
         key = cut_key(links.mesh, micro_batch_size)
         tied = self._tied_parameters(cut) if mesh.pipeline_parallel > 1 and not ends_meet else {}
         activation = max(unit[-1].output_bytes(cut) for unit in self.setting.body.classes)
@@ -295,7 +265,7 @@ class CostModel:
             tied_parameters=tied,
             cut_key=key,
             transfer=links.to_next_stage(activation, scattered=scatters),
-            between_passes=self._between_passes(mesh),
+            between_passes=self.between_passes(mesh),
             barrier=constant(
                 self.setting.framework.pace.step_seconds,
                 cause=Cause.OVERHEAD,
@@ -323,7 +293,7 @@ class CostModel:
         """Return the parameters that members hold as well when what they are tied to is on another stage."""
         return {
             name: max((layer.tied_local_parameters(cut) for layer in layers), default=0)
-            for name, layers in self._members.items()
+            for name, layers in self.members.items()
             if name != "first"
         }
 
@@ -335,7 +305,7 @@ class CostModel:
             clock = self._clock(links)
             self._passes[key] = {
                 name: tuple(self._passes_of(layer, cut, clock, links.mesh) for layer in layers)
-                for name, layers in self._members.items()
+                for name, layers in self.members.items()
             }
         return self._passes[key]
 
@@ -343,30 +313,54 @@ class CostModel:
         self, layer: Layer, cut: Cut, clock: LayerClock[Estimate, Tally], mesh: Mesh
     ) -> LayerPasses[Tally]:
         """Return the passes of one layer; how experts are spread matters to layers that have some."""
+        own, key = self.layer_cut(layer, cut, mesh)
+        if key not in self._layer_passes:
+            self._layer_passes[key] = clock.passes(layer, own)
+        return self._layer_passes[key]
+
+    def layer_cut(self, layer: Layer, cut: Cut, mesh: Mesh) -> tuple[Cut, LayerKey]:
+        """Return a cut as far as it matters to a layer, and what decides its passes on a mesh."""
         if layer not in self._axes:
             has_experts = any(split.axis in EXPERT_AXES for split in layer.splits)
             self._axes[layer] = DENSE_AXES + EXPERT_AXES if has_experts else DENSE_AXES
         axes = self._axes[layer]
         own = cut if EXPERT_AXES[0] in axes else replace(cut, expert_parallel=1, expert_tensor_parallel=1)
-        key = (layer, own, tuple(axis_stride(mesh, axis) for axis in axes), clock.added_launch_seconds)
-        if key not in self._layer_passes:
-            self._layer_passes[key] = clock.passes(layer, own)
-        return self._layer_passes[key]
+        strides = tuple(axis_stride(mesh, axis) for axis in axes)
+        return own, (layer, own, strides, self._added_launch_seconds(mesh))
+
+    def _added_launch_seconds(self, mesh: Mesh) -> Seconds:
+        """Return the host time that each launch takes longer in a pipeline."""
+        added = self.setting.framework.pace.pipelined_launch_seconds * mesh.tensor_parallel
+        return added if mesh.pipeline_parallel > 1 else 0.0
 
     def _clock(self, links: MeshLinks) -> LayerClock[Estimate, Tally]:
+        ledger = Tallies(launch_relative_error=self.corrections.error(Kind.HOST, LAUNCH_RELATIVE_ERROR))
+        return self.clock(links.mesh, self.kernels, links.layer_collective, ledger)
+
+    def clock(
+        self,
+        mesh: Mesh,
+        kernels: KernelClock[Timed],
+        collectives: CollectiveClock[Timed],
+        ledger: Ledger[Timed, Amount],
+    ) -> LayerClock[Timed, Amount]:
+        """Return what times layers on a mesh, by some clocks and books."""
         framework, generation = self.setting.framework, self.group.device.architecture.split(" ")[0]
-        is_pipelined = links.mesh.pipeline_parallel > 1
-        added = framework.pace.pipelined_launch_seconds * links.mesh.tensor_parallel
+        is_pipelined = mesh.pipeline_parallel > 1
         return LayerClock(
-            kernels=self.kernels,
-            collectives=links.layer_collective,
-            ledger=Tallies(launch_relative_error=self.corrections.error(Kind.HOST, LAUNCH_RELATIVE_ERROR)),
+            kernels=kernels,
+            collectives=collectives,
+            ledger=ledger,
             framework=framework,
             attention_pace=framework.pace.attention(generation),
-            added_launch_seconds=added if is_pipelined else 0.0,
+            added_launch_seconds=self._added_launch_seconds(mesh),
             kept_fraction=framework.footprint.pipelined_kept_fraction if is_pipelined else 0.0,
             contention_fraction=self.facts.contention_fraction,
         )
+
+    def links(self, mesh: Mesh) -> MeshLinks:
+        """Return the communication of the part of a mesh that sits on this group."""
+        return MeshLinks(group=self.group, collectives=self.collectives, mesh=self._here(mesh))
 
     def _part(
         self, name: Member, way: LayerWay, ground: Ground, replicas: Replicas, *, on_host: HostShares
@@ -416,7 +410,7 @@ class CostModel:
         framework = self.setting.framework
         if not framework.keeps_whole_embedding_gradients or sharding.gradients > 1:
             return StateBytes()
-        tables = (layer for layer in self._members[name] if layer.kind == EMBEDDING)
+        tables = (layer for layer in self.members[name] if layer.kind == EMBEDDING)
         beyond = sum(max(table.parameters - table.local_parameters(cut), 0) for table in tables)
         return StateBytes(gradients=self.widths.gradient * beyond)
 
@@ -493,7 +487,7 @@ class CostModel:
     def _trains_embedding(self) -> bool:
         """Whether the first layers train anything; what is tied to them follows."""
         whole = Cut(micro_batch_size=1, sequence_length=1)
-        return any(holdings(layer, whole).dense.trained.parameters for layer in self._members["first"])
+        return any(holdings(layer, whole).dense.trained.parameters for layer in self.members["first"])
 
     def _state_costs(self) -> StateCosts:
         job = self.setting.job
@@ -514,20 +508,13 @@ class CostModel:
             vector_flops_per_second=self.group.device.peak_flops_per_second.get("fp32"),
         )
 
-    def _between_passes(self, mesh: Mesh) -> Tally:
+    def between_passes(self, mesh: Mesh) -> Tally:
+        """Return what every pass of a pipelined stage takes besides its layers."""
         if mesh.pipeline_parallel == 1:
             return NOTHING
         seconds = self.setting.framework.pace.pass_seconds
         error = self.corrections.error(Kind.HOST, HOST_ERROR)
         return constant(seconds, cause=Cause.PIPELINE, relative_error=error)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Floor:
-    """Both passes of the cheapest counted layer, and of the whole chain, at the least."""
-
-    least_ns: int
-    work_ns: int
 
 
 def _paced(setting: Setting, facts: MachineFacts, corrections: Corrections) -> Setting:
@@ -545,8 +532,3 @@ def _between(between_ns: int, *, is_split: bool) -> FixedPart:
     if not is_split:
         return FixedPart(forward_ns=between_ns, backward_ns=between_ns)
     return FixedPart(forward_ns=between_ns, backward_ns=2 * between_ns, weight_ns=between_ns)
-
-
-def _floor_ns(layer: LayerPasses[Tally]) -> int:
-    """Return both passes of a layer, rounded down: never above what a problem counts for them."""
-    return max(layer.forward.nanoseconds + layer.backward.nanoseconds - ROUNDING_NS, 0)
