@@ -22,8 +22,10 @@ PROGRAMS: Final[Mapping[str, Framework]] = {
     "megatron-lm-te": replace(
         MEGATRON_LM, hides_tensor_parallel_backward=False, pace=pace_of("megatron-lm-te")
     ),
-    # Recipes from this release on run experts' traffic beside computation, and fuse its permutations.
-    "megatron-bridge-26.06": replace(MEGATRON_BRIDGE, pace=pace_of("megatron-bridge-26.06")),
+    # Full-iteration CUDA graphs, as recipes for experts have them from release 26.06 on: no launch waits for
+    # the host, no token count is read back, experts' traffic runs beside computation.
+    "megatron-bridge-graphs": replace(MEGATRON_BRIDGE, pace=pace_of("megatron-bridge-graphs")),
+    "megatron-bridge-25": replace(MEGATRON_BRIDGE, pace=pace_of("megatron-bridge-25")),
     # The recipes of NeMo before Megatron Bridge: experts' traffic waits for nothing and hides behind nothing.
     "nemo": replace(MEGATRON_BRIDGE, pace=pace_of("nemo")),
     "nemo-24": replace(MEGATRON_BRIDGE, pace=pace_of("nemo-24")),

@@ -108,6 +108,8 @@ class LayerClock(Generic[Timed, Amount]):
     framework: Framework
     attention_pace: float = 1.0
     """Time of the framework's attention on this device over that of the fastest kernels."""
+    product_pace: float = 1.0
+    """Time of products in the job's format over that of the framework's other products."""
     added_launch_seconds: Seconds = 0.0
     """Host time that each launch takes on this mesh beyond the framework's usual one."""
     contention_fraction: float = CONTENTION_FRACTION
@@ -183,7 +185,9 @@ class LayerClock(Generic[Timed, Amount]):
 
     def _product(self, op: MatrixProduct, phase: Phase) -> Timed:
         paces = self.framework.pace
-        pace = paces.products if not _is_misaligned(op) else paces.products * paces.misaligned_attention
+        pace = paces.products * self.product_pace
+        if _is_misaligned(op):
+            pace *= paces.misaligned_attention
         return self.kernels.matrix_product(op, phase=phase).scaled(pace)
 
     def _memory_pass(self, op: MemoryPass, phase: Phase) -> Timed:

@@ -353,6 +353,7 @@ class CostModel:
             ledger=ledger,
             framework=framework,
             attention_pace=framework.pace.attention(generation),
+            product_pace=framework.pace.in_format(self.setting.job.precision),
             added_launch_seconds=self._added_launch_seconds(mesh),
             kept_fraction=framework.footprint.pipelined_kept_fraction if is_pipelined else 0.0,
             contention_fraction=self.facts.contention_fraction,
