@@ -144,6 +144,9 @@ class Framework:
     refused_precisions: tuple[Precision, ...] = ()
     chosen_formats: tuple[ChosenFormat, ...] = ()
     """The formats of states that a job may choose."""
+    compiled_as: str | None = None
+    """The parameters that hold beside its own where a job has its layers compiled; None where none can."""
+    always_compiled: bool = False
     adapters: bool = True
     """Whether it, or PEFT over it, trains low-rank adapters."""
     quantized_bases: bool = False

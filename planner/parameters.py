@@ -6,7 +6,7 @@ Numbers of devices and links stand with their measurements (`planner.cost`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
 
@@ -177,6 +177,9 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
         expert_parallel=0.1,
     ),
     *_of("megatron-bridge-graphs", GUESS, launch_seconds=1e-6),
+    # What a job's compile changes, whatever the program.
+    *_of("cuda-graphs", GUESS, launch_seconds=1e-6),
+    *_of("torch-compile", GUESS, memory_passes=1.0),
     *_of("megatron-deepspeed", VTRAIN, launch_seconds=6.8e-5, step_seconds=5e-4),
     *_of(
         "bigscience",
@@ -224,6 +227,10 @@ def lineage(program: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+COMPILATIONS: Final = frozenset({"cuda-graphs", "torch-compile"})
+"""Names under which values stand that hold for compiled layers of any program."""
+
+
 class OfProgram(Protocol):
     """A parameter of a program, for one effect."""
 
@@ -261,3 +268,10 @@ def pace_of(program: str, parameters: tuple[Parameter, ...] = PARAMETERS) -> Pro
     """Return the pace of a program or framework by its name."""
     values = {effect: parameter.value for effect, parameter in parameters_of(program, parameters).items()}
     return ProgramPace(**values)
+
+
+def compiled_pace(
+    pace: ProgramPace, name: str, parameters: tuple[Parameter, ...] = PARAMETERS
+) -> ProgramPace:
+    """Return the pace of a program whose layers are compiled as the parameters under a name say."""
+    return replace(pace, **{one.effect: one.value for one in parameters if one.program == name})
