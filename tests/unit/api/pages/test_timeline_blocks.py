@@ -1,6 +1,5 @@
 import re
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
@@ -24,7 +23,7 @@ def _drawn(events: tuple[TimelineEvent, ...]) -> tuple[list[Block], Rows]:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_blocks_of_a_lane_never_overlap(shape: dict[str, Any]) -> None:
+def test_blocks_of_a_lane_never_overlap(shape: dict[str, int]) -> None:
     drawn, _ = _drawn(timeline(**shape))
     lanes: dict[int, list[Block]] = {}
     for block in drawn:
@@ -35,7 +34,7 @@ def test_blocks_of_a_lane_never_overlap(shape: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_every_block_stays_in_the_row_of_its_stage(shape: dict[str, Any]) -> None:
+def test_every_block_stays_in_the_row_of_its_stage(shape: dict[str, int]) -> None:
     drawn, rows = _drawn(timeline(**shape))
     for block in drawn:
         top = block.event.stage * rows.pitch
