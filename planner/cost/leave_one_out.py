@@ -153,9 +153,13 @@ def _scattered(times: ProductTimes, stacks: Sequence[Stack]) -> Floats:
 
 def _between_others(estimates: Floats, shapes: NDArray[np.int64], seconds: Floats) -> Floats:
     """Return estimates moved between the bounds that all other rows set; their mean where those cross."""
-    covers = (shapes[:, None, :] >= shapes[None, :, :]).all(axis=2) & ~np.eye(len(shapes), dtype=bool)
-    least = np.where(covers, seconds[None, :], 0.0).max(axis=1)
-    most = np.where(covers.T, seconds[None, :], np.inf).min(axis=1)
+    least, most = np.zeros(len(shapes)), np.full(len(shapes), np.inf)
+    for number, shape in enumerate(shapes):
+        # One by one, as each leaves out itself; all pairs of many rows would not fit the memory.
+        smaller, larger = (shapes <= shape).all(axis=1), (shapes >= shape).all(axis=1)
+        smaller[number] = larger[number] = False
+        least[number] = seconds[smaller].max(initial=0.0)
+        most[number] = seconds[larger].min(initial=np.inf)
     crossed = least > most
     moved = np.clip(estimates, least, np.where(crossed, np.inf, most))
     return np.where(crossed, np.sqrt(least * np.where(crossed, most, 1.0)), moved)
