@@ -19,6 +19,7 @@ from api.pages.problem_pages import ProblemPagesMiddleware
 from api.problems import UnexpectedErrorMiddleware, add_problem_handlers
 from api.request_ids import RequestIdMiddleware
 from api.routes import (
+    calibrations,
     clusters,
     devices,
     evaluations,
@@ -45,6 +46,7 @@ ROUTERS: Final = (
     profiles.router,
     profiles.pages,
     profile_uploads.router,
+    calibrations.router,
     frameworks.router,
     health.router,
 )

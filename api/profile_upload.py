@@ -9,6 +9,7 @@ from sqlalchemy.exc import DataError
 from api.schemas.catalogue import RefusedRowDocument, StoredProfileDocument
 from api.schemas.problem import FaultDocument, ProblemDocument
 from api.stores.profiles import BuiltInProfileError, ProfileStore, profile_digest
+from planner.calibration import check_calibration
 from planner.errors import InvalidRequest
 from planner.profile import Profile
 from planner.profile_document import RefusedRow
@@ -51,7 +52,7 @@ def store_profile(document: Mapping[str, Any], *, profiles: ProfileStore) -> Sto
     NothingAcceptedError where no row is good.
     """
     profile, refused = _read(document)
-    if profile.num_rows == 0:
+    if profile.num_rows == 0 and not check_calibration(profile):
         raise NothingAcceptedError(refused)
     origin = {key: document[key] for key in ORIGIN_KEYS if isinstance(document.get(key), str)}
     kept = profile.to_document() | origin

@@ -14,7 +14,8 @@ LogSteps = Callable[[Floats], Floats]
 PROBE: Final = 0.05
 """Change of a kind's logarithm by which its share of a step is found."""
 MOST_ROUNDS: Final = 12
-SETTLED: Final = 1e-6
+SETTLED: Final = 1e-4
+"""A round that moves no logarithm by more is the last one."""
 MOST_LOG: Final = 3.0
 """No kind takes a twentieth or twenty times of what was measured of it."""
 INFORMED_SHARE: Final = 0.95

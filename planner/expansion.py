@@ -26,6 +26,7 @@ from planner.strategy import (
     ShortPlan,
     Violation,
     ZeroStage,
+    chunk_places,
 )
 from planner.workload.body import Body
 from planner.workload.dispatch import EXPERT_TENSOR_AXIS
@@ -170,13 +171,21 @@ def _short_sequence_parallel(short: ShortPlan, setting: Setting) -> bool:
 
 def _short_schedule(short: ShortPlan, mesh: Mesh, framework: Framework) -> Schedule:
     given = short.schedule
-    virtual_stages = short.virtual_stages or (given.virtual_stages if given else 1)
+    virtual_stages = short.virtual_stages or _usual_chunks(given, mesh)
     group_size = short.extra.get("interleave_group_size") or (given.interleave_group_size if given else None)
     return Schedule(
         name=given.name if given else _usual_schedule(mesh, virtual_stages, framework),
         virtual_stages=virtual_stages,
         interleave_group_size=int(str(group_size)) if group_size else None,
     )
+
+
+def _usual_chunks(given: Schedule | None, mesh: Mesh) -> int:
+    """Return the chunks per stage of a plan that gives none: two where its schedule folds."""
+    if given is None:
+        return 1
+    folds = given.name.folds and mesh.pipeline_parallel > 1
+    return given.name.fewest_chunks if folds and given.virtual_stages == 1 else given.virtual_stages
 
 
 def _usual_schedule(mesh: Mesh, virtual_stages: int, framework: Framework) -> ScheduleName:
@@ -205,7 +214,7 @@ def _short_layers(
     if stages < 1 or turns < 1:
         return (), ()
     if short.layers_per_stage is not None:
-        return _given_layers(short.layers_per_stage, stages=stages, turns=turns, num_layers=layers)
+        return _given_layers(short.layers_per_stage, layout.schedule, stages=stages, num_layers=layers)
     violations = layer_violations(setting, layout, None)
     if violations:
         return (), violations
@@ -213,9 +222,10 @@ def _short_layers(
 
 
 def _given_layers(
-    given: Sequence[int], *, stages: int, turns: int, num_layers: int
+    given: Sequence[int], schedule: Schedule, *, stages: int, num_layers: int
 ) -> tuple[tuple[int, ...], tuple[Violation, ...]]:
     """Return layers per chunk from layers per stage (split over its chunks) or per chunk."""
+    turns = schedule.virtual_stages
     if len(given) not in {stages, stages * turns} or sum(given) != num_layers or min(given) < 0:
         example = even_split(num_layers, stages)
         rule = (
@@ -226,4 +236,4 @@ def _given_layers(
     if len(given) == stages * turns:
         return tuple(given), ()
     per_stage = [even_split(count, turns) for count in given]
-    return tuple(per_stage[stage][turn] for turn in range(turns) for stage in range(stages)), ()
+    return tuple(per_stage[stage][turn] for turn, stage in chunk_places(schedule, stages=stages)), ()

@@ -5,6 +5,7 @@ from dataclasses import fields
 
 from planner.framework import Framework, StateFormats
 from planner.job import BaseFormat, Job, Trainable
+from planner.parameters import COMPILATIONS
 from planner.plan import Alternative, Certificate, Explanation, Prediction, StageMemory, TimeBreakdown
 from planner.strategy import Mesh, TrainingPlan
 from planner.units import Seconds, format_bytes, format_count, format_seconds
@@ -48,7 +49,12 @@ def training_warnings(job: Job, framework: Framework) -> tuple[str, ...]:
         f"{framework.name} does not let a job choose its {word}: priced as it does"
         for word in framework.ignored_formats(formats)
     ]
-    return (*ignored, *_adapter_warnings(job.trainable, framework))
+    guessed = (
+        ("what compiled layers save of time is a stated guess",)
+        if job.compiled and framework.compiled_as in COMPILATIONS
+        else ()
+    )
+    return (*ignored, *guessed, *_adapter_warnings(job.trainable, framework))
 
 
 def _adapter_warnings(trainable: Trainable, framework: Framework) -> Iterator[str]:

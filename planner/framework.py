@@ -144,6 +144,9 @@ class Framework:
     refused_precisions: tuple[Precision, ...] = ()
     chosen_formats: tuple[ChosenFormat, ...] = ()
     """The formats of states that a job may choose."""
+    compiled_as: str | None = None
+    """The parameters that hold beside its own where a job has its layers compiled; None where none can."""
+    always_compiled: bool = False
     adapters: bool = True
     """Whether it, or PEFT over it, trains low-rank adapters."""
     quantized_bases: bool = False
@@ -161,8 +164,21 @@ class Framework:
     overlaps_parameter_gather: bool = True
     hides_tensor_parallel_backward: bool = True
     interleaving_needs_full_groups: bool = True
-    overlaps_transfers: tuple[ScheduleName, ...] = (ScheduleName.INTERLEAVED,)
+    overlaps_transfers: tuple[ScheduleName, ...] = (
+        ScheduleName.INTERLEAVED,
+        ScheduleName.BREADTH_FIRST,
+        ScheduleName.ZB_H1,
+        ScheduleName.ZB_V,
+        ScheduleName.DUALPIPE_V,
+    )
     """Schedules whose sends run beside the next pass; in the others a send occupies its stage."""
+    keeps_graph_for_weights: bool = False
+    """Whether all that forward saved stays until gradients of weights, where they are passes of their own."""
+
+    @property
+    def splits_backward(self) -> bool:
+        """Whether it has a schedule whose gradients of weights are passes of their own."""
+        return any(schedule.splits_backward for schedule in self.schedules)
 
     def widths(
         self, precision: Precision, *, moment_values: float, formats: StateFormats = AS_THE_FRAMEWORK_DOES

@@ -64,6 +64,9 @@ PYTORCH: Final = Limits(
     # Schedule1F1B and ScheduleInterleaved1F1B raise for other numbers of micro-batches.
     spare_stages=0,
     interleaved_fill_rounds=True,
+    # stage_backward_weight asks autograd for each product's weights in turn, and a checkpointed layer runs
+    # again each time: nine times a decoder layer's forward pass, measured with 2.13 on CPU.
+    repeats_recompute_for_weights=True,
     experts=ExpertLimits(spread=False, own_layers=False, tensor=ExpertTensor.ONE_OR_SAME),
     offload=FSDP2_OFFLOAD,
 )
@@ -72,6 +75,8 @@ TORCHTITAN: Final = replace(
     PYTORCH,
     # The trainer raises for a sequence that is no multiple of tensor x 2 x context parallel.
     shards_sequence_halves=True,
+    # pipeline_llm raises for a looped schedule with one stage per rank.
+    zero_bubble_chunks=2,
     shards_modules_apart=False,
     recompute_modules={},
     # ParallelDims makes "efsdp" of dp_shard x cp x tp / ep and does not check that it comes out even.

@@ -28,6 +28,7 @@ from planner.strategy import (
     Stage,
     TrainingPlan,
     Violation,
+    chunk_places,
 )
 from planner.workload.body import Body
 from planner.workload.layers import Layer
@@ -105,7 +106,13 @@ def _counts(
 
 def _chunks_in_order(plan: TrainingPlan) -> list[Chunk]:
     placed = [(chunk.virtual_stage, stage.stage, chunk) for stage in plan.stages for chunk in stage.chunks]
-    return [chunk for _, _, chunk in sorted(placed, key=lambda entry: entry[:2])]
+    folds, last = plan.schedule.name.folds, plan.mesh.pipeline_parallel - 1
+
+    def place(entry: tuple[int, int, Chunk]) -> tuple[int, int]:
+        turn, stage, _ = entry
+        return turn, last - stage if folds and turn == 1 else stage
+
+    return [chunk for _, _, chunk in sorted(placed, key=place)]
 
 
 def _layer_ways(
@@ -234,7 +241,8 @@ def full_plan(
     """
     stages = layout.mesh.pipeline_parallel
     placements = stage_placements(layout.mesh, node_groups or setting.cluster.group_names[:1] * stages)
-    chunks = _chunk_ranges(layout, assignment, setting.body)
+    places = chunk_places(layout.schedule, stages=stages)
+    chunks = dict(zip(places, _chunk_ranges(layout, assignment, setting.body), strict=True))
     plan = TrainingPlan(
         mesh=layout.mesh,
         batch=layout.batch,
@@ -245,7 +253,7 @@ def full_plan(
                 stage=stage,
                 placement=(placements[stage],),
                 chunks=tuple(
-                    Chunk(virtual_stage=turn, layers=chunks[turn * stages + stage])
+                    Chunk(virtual_stage=turn, layers=chunks[turn, stage])
                     for turn in range(layout.schedule.virtual_stages)
                 ),
             )

@@ -116,6 +116,8 @@ class Job:
     master_weight_dtype: Precision | None = None
     optimizer_state_dtype: Precision | None = None
     attention: AttentionKind = AttentionKind.FLASH
+    compiled: bool = False
+    """Whether layers run compiled where the framework leaves that to the job: torch.compile, CUDA graphs."""
     trainable: Trainable = Trainable()
     loss: Loss = Loss.CAUSAL_LM
     expert_imbalance: float = 1.0

@@ -193,24 +193,54 @@ def _spare_ends(setting: Setting) -> int:
     return 2 if setting.framework.empty_ends else 0
 
 
-def _schedule(_setting: Setting, layout: Layout) -> Iterator[Violation]:
+def _schedule(setting: Setting, layout: Layout) -> Iterator[Violation]:
     schedule, mesh = layout.schedule, layout.mesh
-    interleaved = schedule.name is ScheduleName.INTERLEAVED
-    if interleaved != (schedule.virtual_stages > 1):
+    name, interleaved = schedule.name, schedule.name is ScheduleName.INTERLEAVED
+    if not name.runs(schedule.virtual_stages):
+        chunks = {1: "one chunk", 2: "two chunks"}.get(name.most_chunks or 0, "several chunks")
         yield Violation(
             pointer="/plan/virtual_stages",
-            rule=f"the {schedule.name} schedule runs {'several chunks' if interleaved else 'one chunk'} "
-            f"per stage, not {schedule.virtual_stages}",
-            nearest_legal=(2,) if interleaved else (1,),
+            rule=f"the {name} schedule runs {chunks} per stage, not {schedule.virtual_stages}",
+            nearest_legal=(name.fewest_chunks,),
         )
-    if interleaved and mesh.pipeline_parallel < 2:  # noqa: PLR2004 - two stages make a pipeline
+    if mesh.pipeline_parallel < 2 and (interleaved or name in _PIPELINES_ALONE):  # noqa: PLR2004
+        words = "virtual stages need" if interleaved else f"the {name} schedule needs"
         yield Violation(
-            pointer="/plan/virtual_stages",
-            rule="virtual stages need a pipeline of at least two stages",
-            nearest_legal=(1,),
+            pointer="/plan/virtual_stages" if interleaved else "/plan/schedule",
+            rule=f"{words} a pipeline of at least two stages",
+            nearest_legal=(1,) if interleaved else (ScheduleName.ONE_FORWARD_ONE_BACKWARD.value,),
         )
     elif interleaved:
         yield from _interleaving(layout)
+    else:
+        yield from _micro_batches(setting, layout)
+
+
+_PIPELINES_ALONE: Final = (
+    ScheduleName.BREADTH_FIRST,
+    ScheduleName.ZB_H1,
+    ScheduleName.ZB_V,
+    ScheduleName.DUALPIPE_V,
+)
+"""Schedules that are nothing without stages to wait for."""
+
+
+def _micro_batches(setting: Setting, layout: Layout) -> Iterator[Violation]:
+    """Check that a schedule has the micro-batches without which its stages wait for ever."""
+    stages, passes = layout.mesh.pipeline_parallel, layout.batch.num_micro_batches
+    samples = max(setting.job.global_batch_size // max(layout.mesh.data_parallel, 1), 1)
+    schedule, needs, legal = layout.schedule, "", list(divisors(samples))
+    if schedule.name is ScheduleName.DUALPIPE_V and passes < 2 * stages:
+        needs, legal = f"at least {2 * stages}", [count for count in legal if count >= 2 * stages]
+    if schedule.name is ScheduleName.ZB_H1 and schedule.virtual_stages > 1 and passes % stages:
+        needs, legal = f"a multiple of {stages}", [count for count in legal if count % stages == 0]
+    if needs:
+        yield Violation(
+            pointer="/plan/num_micro_batches",
+            rule=f"{schedule.name} over {stages} stages of {schedule.virtual_stages} chunks needs {needs} "
+            f"micro-batches, not {passes}",
+            nearest_legal=nearest_values(passes, legal),
+        )
 
 
 def _interleaving(layout: Layout) -> Iterator[Violation]:

@@ -137,6 +137,10 @@ class Limits:
     """The same for interleaved schedules."""
     interleaved_fill_rounds: bool = False
     """Whether interleaved micro-batches are a multiple of their number over that of stages, rounded down."""
+    zero_bubble_chunks: int = 1
+    """The fewest chunks per stage that zb-h1 runs."""
+    repeats_recompute_for_weights: bool = False
+    """Whether a recomputed layer runs again for each gradient of weights that is made apart."""
     recompute_modules: Mapping[str, str] = field(default_factory=lambda: LAYER_MODULES)
     """What selective recomputation may name, by the framework's names."""
     experts: ExpertLimits = ExpertLimits()

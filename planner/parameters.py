@@ -6,7 +6,7 @@ Numbers of devices and links stand with their measurements (`planner.cost`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Final, Protocol, TypeVar
 
@@ -26,6 +26,10 @@ EFFECTS: Final[Mapping[str, Effect]] = MappingProxyType(
     {
         "products": Effect(
             unit=PACE, meaning="matrix products: what runs between and beside them costs clock and cache"
+        ),
+        "block_scaled_products": Effect(
+            unit=PACE,
+            meaning="products in MXFP8 on top of all products: every 32 elements are scaled, both ways",
         ),
         "attention_ampere": Effect(
             unit=PACE, meaning="fused attention on Ampere: FlashAttention-1 reaches half its successors' rate"
@@ -106,7 +110,8 @@ BASES: Final[Mapping[str, str]] = MappingProxyType(
         "deepspeed": "pytorch",
         "maxtext": "pytorch",
         "megatron-bridge": "megatron-core",
-        "megatron-bridge-26.06": "megatron-bridge",
+        "megatron-bridge-25": "megatron-bridge",
+        "megatron-bridge-graphs": "megatron-bridge",
         "megatron-deepspeed": "megatron-core",
         "megatron-lm": "megatron-core",
         "megatron-lm-te": "megatron-lm",
@@ -132,8 +137,11 @@ NANOTRON: Final = "nanotron's sweep of 1B to 80B on 8 to 64 H100 (Ultra-Scale Pl
 FOUNDRY: Final = "llm-foundry's tables of MPT 125M to 70B on A100 and H100"
 DGXC: Final = "NVIDIA's DGX Cloud recipes 25.04 and 25.05 on 8 to 2048 H100 and GB200"
 NEMO_24: Final = "NVIDIA's performance tables of NeMo 24.03 and 24.07 in fp8 on 8 to 512 H100"
-BRIDGE: Final = "Megatron Bridge's performance tables, releases 25.09 to 26.04"
-BRIDGE_26_06: Final = "Megatron Bridge's performance tables, releases 26.06 to 26.08"
+BRIDGE: Final = "Megatron Bridge's performance tables, releases 26.02 to 26.08"
+BRIDGE_25: Final = "Megatron Bridge's performance tables, releases 25.09 and 25.11"
+BRIDGE_GRAPHS: Final = (
+    "Megatron Bridge's performance tables, experts in full-iteration CUDA graphs, releases 26.06 to 26.08"
+)
 SIMUMAX: Final = "SimuMax's truncated Llama and DeepSeek models on 8 B200"
 
 
@@ -149,18 +157,29 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
     *_of("megatron-core", BIGSCIENCE, misaligned_attention=10.0),
     *_of("megatron-lm", KORTHIKANTI, spread=0.6),
     *_of("megatron-lm-te", SIMUMAX, tensor_parallel=1.6, expert_parallel=2.2),
-    *_of("megatron-bridge", DGXC, products=1.05, tensor_parallel=0.5, pass_seconds=0.0),
-    *_of("megatron-bridge", BRIDGE, expert_parallel=0.6, sink_attention=9.0),
-    *_of("nemo", DGXC, expert_parallel=1.5, spread=0.9),
+    *_of("megatron-bridge", DGXC, tensor_parallel=0.5, pass_seconds=0.0),
+    *_of(
+        "megatron-bridge",
+        BRIDGE,
+        products=0.98,
+        block_scaled_products=1.06,
+        expert_parallel=0.6,
+        sink_attention=9.0,
+    ),
+    *_of("megatron-bridge-25", BRIDGE_25, products=1.1),
+    *_of("nemo", DGXC, products=1.05, expert_parallel=1.5, spread=0.9),
     *_of("nemo-24", NEMO_24, spread=1.2),
     *_of(
-        "megatron-bridge-26.06",
-        BRIDGE_26_06,
-        products=1.0,
+        "megatron-bridge-graphs",
+        BRIDGE_GRAPHS,
         memory_passes=0.6,
         sink_attention=4.0,
         expert_parallel=0.1,
     ),
+    *_of("megatron-bridge-graphs", GUESS, launch_seconds=1e-6),
+    # What a job's compile changes, whatever the program.
+    *_of("cuda-graphs", GUESS, launch_seconds=1e-6),
+    *_of("torch-compile", GUESS, memory_passes=1.0),
     *_of("megatron-deepspeed", VTRAIN, launch_seconds=6.8e-5, step_seconds=5e-4),
     *_of(
         "bigscience",
@@ -208,6 +227,10 @@ def lineage(program: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+COMPILATIONS: Final = frozenset({"cuda-graphs", "torch-compile"})
+"""Names under which values stand that hold for compiled layers of any program."""
+
+
 class OfProgram(Protocol):
     """A parameter of a program, for one effect."""
 
@@ -245,3 +268,10 @@ def pace_of(program: str, parameters: tuple[Parameter, ...] = PARAMETERS) -> Pro
     """Return the pace of a program or framework by its name."""
     values = {effect: parameter.value for effect, parameter in parameters_of(program, parameters).items()}
     return ProgramPace(**values)
+
+
+def compiled_pace(
+    pace: ProgramPace, name: str, parameters: tuple[Parameter, ...] = PARAMETERS
+) -> ProgramPace:
+    """Return the pace of a program whose layers are compiled as the parameters under a name say."""
+    return replace(pace, **{one.effect: one.value for one in parameters if one.program == name})

@@ -12,6 +12,7 @@ from planner.cost.placed_layout import place_on_groups
 from planner.errors import InvalidRequest
 from planner.expansion import FixedPlan, expand_short_plan
 from planner.explanation import explain, memory_warnings, provenance_warnings, training_warnings
+from planner.framework import Framework
 from planner.full_plan import full_plan, read_full_plan
 from planner.growth import grown_cluster
 from planner.job import Constraints, Job, Precision, SolverLimits
@@ -257,7 +258,7 @@ def _reporter(
 def _warnings(request: PlanRequest, prediction: Prediction) -> tuple[str, ...]:
     fraction = request.constraints.memory_fraction
     return (
-        *training_warnings(request.job, traits_of(request.job.framework, request.job.framework_version)),
+        *training_warnings(request.job, _traits(request.job)),
         *memory_warnings(prediction, memory_fraction=fraction),
         *provenance_warnings(prediction),
         *calibration_warnings(request.cluster, request.profiles),
@@ -303,8 +304,12 @@ def _picked_group(request: PlanRequest) -> str:
     return named_group(request.cluster, wanted, pointer=pointer).group_names[0]
 
 
+def _traits(job: Job) -> Framework:
+    return traits_of(job.framework, job.framework_version, compiled=job.compiled)
+
+
 def _setting(request: PlanRequest) -> Setting:
-    framework = traits_of(request.job.framework, request.job.framework_version)
+    framework = _traits(request.job)
     precision = request.job.precision
     if precision in framework.refused_precisions:
         raise InvalidRequest(

@@ -12,10 +12,17 @@ from planner.cost.layer import model_flops
 from planner.cost.layout_costs import LayoutCosts, PartCost
 from planner.cost.memory import StateBytes
 from planner.cost.model import CostModel
-from planner.cost.pipeline import Assignment, PipelineProblem
+from planner.cost.pipeline import Assignment, PipelineProblem, moment_bytes
 from planner.cost.placed_layout import PlacedLayout, place
 from planner.cost.replay import Replay, gather_floor_ns, occupied_ns, replay, transfer_after_ns
-from planner.cost.schedules import Moment, memory_moments, stage_orders
+from planner.cost.schedules import (
+    BACKWARD,
+    FORWARD,
+    Moment,
+    PassKind,
+    memory_moments,
+    stage_orders,
+)
 from planner.cost.tally import NOTHING, Cause, Family, Tally, total
 from planner.legality import Setting
 from planner.plan import (
@@ -35,6 +42,15 @@ STANDARD_DEVIATIONS: Final = 1.2816
 """Half width of an 80 % interval of a normal distribution."""
 MODEL_ERROR: Final = 0.04
 """Relative error of a step that no operator accounts for (stragglers, loader, what overlaps how)."""
+
+
+OPERATIONS: Final = {
+    PassKind.FORWARD: "forward",
+    PassKind.BACKWARD: "backward",
+    PassKind.INPUT: "input_gradient",
+    PassKind.WEIGHT: "weight_gradient",
+}
+"""The words of a timeline for passes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,7 +135,7 @@ def _mean_peak(plan: PlayedPlan) -> FlopsPerSecond:
 
 def _part_counts(plan: PlayedPlan, stage: int) -> list[tuple[PartCost, int]]:
     """Return the parts on a stage and how many of each: layers by option, and the chain's ends."""
-    chunks = range(stage, plan.problem.shape.num_chunks, plan.problem.shape.num_stages)
+    chunks = plan.problem.shape.chunks_of(stage)
     costs = plan.costs(stage)
     counted = [
         (part, sum(plan.assignment[chunk][option] for chunk in chunks))
@@ -131,24 +147,26 @@ def _part_counts(plan: PlayedPlan, stage: int) -> list[tuple[PartCost, int]]:
 
 def _stage_tally(plan: PlayedPlan, stage: int) -> Tally:
     """Return everything that a stage does in a step, waiting and exposed reductions left out."""
-    passes = plan.problem.shape.num_micro_batches
+    shape, passes = plan.problem.shape, plan.problem.shape.num_micro_batches
+    is_split = shape.schedule.splits_backward
     work = [
         part
         for cost, count in _part_counts(plan, stage)
         for part in (
             cost.forward.times(count * passes),
-            cost.backward.times(count * passes),
+            cost.backward_pass(is_split=is_split).times(count * passes),
             cost.optimizer.times(count),
         )
     ]
-    between = plan.costs(stage).between_passes.times(2 * passes * plan.problem.shape.virtual_stages)
+    kinds = 3 if is_split else 2
+    between = plan.costs(stage).between_passes.times(kinds * passes * shape.virtual_stages)
     return total((*work, between, plan.placed.barrier, _blocking_transfers(plan, stage)))
 
 
 def _blocking_transfers(plan: PlayedPlan, stage: int) -> Tally:
     if not plan.problem.transfer_blocks or not plan.problem.transfer_ns:
         return NOTHING
-    chunks = range(stage, plan.problem.shape.num_chunks, plan.problem.shape.num_stages)
+    chunks = plan.problem.shape.chunks_of(stage)
     placed, passes = plan.placed.stages[stage], plan.problem.shape.num_micro_batches
     ways = ((placed.to_next, False), (placed.to_previous, True))
     return total(
@@ -167,11 +185,10 @@ def _busiest_stage(plan: PlayedPlan) -> int:
 
 def _busy_ns(plan: PlayedPlan, stage: int) -> int:
     passes = plan.problem.shape.num_micro_batches
-    chunks = range(stage, plan.problem.shape.num_chunks, plan.problem.shape.num_stages)
     return sum(
-        passes * occupied_ns(plan.problem, chunk, plan.played.costs[chunk], backward=backward)
-        for chunk in chunks
-        for backward in (False, True)
+        passes * occupied_ns(plan.problem, chunk, plan.played.costs[chunk], kind=kind)
+        for chunk in plan.problem.shape.chunks_of(stage)
+        for kind in (FORWARD, BACKWARD)
     )
 
 
@@ -194,12 +211,12 @@ def _visible_replica_seconds(plan: PlayedPlan, stage: int) -> Seconds:
     order = stage_orders(problem.shape)[stage]
     first, last = order[0].chunk, order[-1]
     if problem.gather_overlaps:
-        start = played.end_ns(order[0]) - occupied_ns(problem, first, played.costs[first], backward=False)
+        start = played.start_ns(order[0])
         floor = gather_floor_ns(problem, played.costs[first], played.gather_end_ns[first])
         waited = max(0, min(start - played.update_end_ns[stage], floor - played.end_ns(order[0]) + start))
         waited = waited if floor == played.end_ns(order[0]) else 0
     else:
-        waited = played.gather_end_ns[problem.shape.num_chunks - problem.shape.num_stages + stage]
+        waited = played.gather_end_ns[problem.shape.chunks_of(stage)[-1]]
         waited -= played.update_end_ns[stage]
     tail = played.stage_end_ns[stage] - played.end_ns(last)
     return (waited + tail) / NANOSECONDS_PER_SECOND
@@ -275,9 +292,8 @@ def _stage_memory(plan: PlayedPlan, stage: int) -> StageMemory:
 
 
 def _fullest_moment(plan: PlayedPlan, stage: int) -> Moment:
-    return max(
-        memory_moments(plan.problem.shape, stage), key=lambda moment: _moment_bytes(plan, stage, moment)
-    )
+    own = plan.played.costs[plan.problem.shape.own(stage)]
+    return max(memory_moments(plan.problem.shape, stage), key=lambda moment: moment_bytes(moment, own))
 
 
 def _gathered_inputs(plan: PlayedPlan, stage: int, moment: Moment) -> Bytes:
@@ -293,6 +309,8 @@ def _memory_breakdown(plan: PlayedPlan, stage: int, moment: Moment) -> MemoryBre
     saved = [sum(part.saved_bytes * count for part, count in parts) for parts in own]
     logits = [sum(part.logits_bytes * count for part, count in parts) for parts in own]
     all_saved = sum(count * size for count, size in zip(moment.saved, saved, strict=True))
+    held = [sum(part.split.held_bytes * count for part, count in parts) for parts in own]
+    all_saved += sum(count * size for count, size in zip(moment.waiting, held, strict=False))
     all_logits = sum(count * size for count, size in zip(moment.saved, logits, strict=True))
     working = max((part.working_bytes for part, count in own[moment.turn] if count), default=0.0)
     costs = plan.costs(stage)
@@ -309,17 +327,11 @@ def _memory_breakdown(plan: PlayedPlan, stage: int, moment: Moment) -> MemoryBre
     )
 
 
-def _moment_bytes(plan: PlayedPlan, stage: int, moment: Moment) -> int:
-    own = plan.played.costs[stage :: plan.problem.shape.num_stages]
-    saved = sum(count * chunk.saved_bytes for count, chunk in zip(moment.saved, own, strict=True))
-    return saved + (own[moment.turn].working_bytes if moment.backward else 0)
-
-
 def _chunk_parts(plan: PlayedPlan, stage: int) -> list[list[tuple[PartCost, int]]]:
     """Return parts and counts of each chunk of a stage."""
     shape, costs = plan.problem.shape, plan.costs(stage)
     own: list[list[tuple[PartCost, int]]] = []
-    for chunk in range(stage, shape.num_chunks, shape.num_stages):
+    for chunk in shape.chunks_of(stage):
         parts = list(zip(costs.layers, plan.assignment[chunk], strict=True))
         parts += [(costs.first, 1)] if chunk == 0 else []
         parts += [(costs.last, 1)] if chunk == shape.num_chunks - 1 else []
@@ -383,13 +395,12 @@ def timeline(plan: PlayedPlan) -> tuple[TimelineEvent, ...]:
 
 
 def _stage_events(plan: PlayedPlan, stage: int) -> Sequence[TimelineEvent]:
-    played, stages = plan.played, plan.problem.shape.num_stages
+    played, shape = plan.played, plan.problem.shape
     events = [_event(stage, 0, -1, "optimizer", 0, played.update_end_ns[stage])]
-    for step in stage_orders(plan.problem.shape)[stage]:
-        cost = played.costs[step.chunk]
-        start = played.end_ns(step) - occupied_ns(plan.problem, step.chunk, cost, backward=step.backward)
-        name = "backward" if step.backward else "forward"
-        events.append(_event(stage, step.chunk // stages, step.micro_batch, name, start, played.end_ns(step)))
+    for step in stage_orders(shape)[stage]:
+        turn, name = shape.turn_of(step.chunk), OPERATIONS[PassKind(step.kind)]
+        start, end = played.start_ns(step), played.end_ns(step)
+        events.append(_event(stage, turn, step.micro_batch, name, start, end))
     last = events[-1]
     tail = round(last.end_seconds * NANOSECONDS_PER_SECOND)
     if played.stage_end_ns[stage] > tail:

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from planner.errors import InvalidRequest
 from planner.footprints import footprint_of
 from planner.framework import Framework
 from planner.frameworks import MEGATRON_BRIDGE, MEGATRON_CORE, MEGATRON_DEEPSPEED, framework_by_name
-from planner.parameters import pace_of
+from planner.parameters import compiled_pace, pace_of
 
 MEGATRON_LM: Final = replace(
     MEGATRON_CORE,
@@ -22,8 +23,10 @@ PROGRAMS: Final[Mapping[str, Framework]] = {
     "megatron-lm-te": replace(
         MEGATRON_LM, hides_tensor_parallel_backward=False, pace=pace_of("megatron-lm-te")
     ),
-    # Recipes from this release on run experts' traffic beside computation, and fuse its permutations.
-    "megatron-bridge-26.06": replace(MEGATRON_BRIDGE, pace=pace_of("megatron-bridge-26.06")),
+    # Full-iteration CUDA graphs, as recipes for experts have them from release 26.06 on: no launch waits for
+    # the host, no token count is read back, experts' traffic runs beside computation.
+    "megatron-bridge-graphs": replace(MEGATRON_BRIDGE, pace=pace_of("megatron-bridge-graphs")),
+    "megatron-bridge-25": replace(MEGATRON_BRIDGE, pace=pace_of("megatron-bridge-25")),
     # The recipes of NeMo before Megatron Bridge: experts' traffic waits for nothing and hides behind nothing.
     "nemo": replace(MEGATRON_BRIDGE, pace=pace_of("nemo")),
     "nemo-24": replace(MEGATRON_BRIDGE, pace=pace_of("nemo-24")),
@@ -43,12 +46,25 @@ def program_of(name: str, version: str | None) -> str:
     return version if version and program is not None and program.name == name else name
 
 
-def traits_of(name: str, version: str | None, *, pointer: str = "/job/framework") -> Framework:
+def traits_of(
+    name: str, version: str | None, *, compiled: bool = False, pointer: str = "/job/framework"
+) -> Framework:
     """Return the traits of a framework, or of a program on it where the version names one.
 
-    Raises UnknownName with the nearest names for an unknown framework.
+    Raises UnknownName with the nearest names for an unknown framework, InvalidRequest where it does not
+    compile its layers and shall.
     """
     program = program_of(name, version)
-    if program in PROGRAMS:
-        return PROGRAMS[program]
-    return framework_by_name(name, version=version, pointer=pointer)
+    traits = PROGRAMS.get(program) or framework_by_name(name, version=version, pointer=pointer)
+    return _compiled(traits) if compiled and not traits.always_compiled else traits
+
+
+def _compiled(traits: Framework) -> Framework:
+    """Return a framework whose layers run compiled: passes fused, or launches replayed as CUDA graphs."""
+    if traits.compiled_as is None:
+        raise InvalidRequest(
+            f"{traits.name} does not compile its layers", pointer="/job/compile", nearest_legal=(False, None)
+        )
+    pace = compiled_pace(traits.pace, traits.compiled_as)
+    kept = traits.kept.compiled() if traits.compiled_as == "torch-compile" else traits.kept
+    return replace(traits, pace=pace, kept=kept)

@@ -11,6 +11,37 @@ class ScheduleName(StrEnum):
     GPIPE = "gpipe"
     ONE_FORWARD_ONE_BACKWARD = "1f1b"
     INTERLEAVED = "interleaved"
+    BREADTH_FIRST = "breadth-first"
+    ZB_H1 = "zb-h1"
+    ZB_V = "zb-v"
+    DUALPIPE_V = "dualpipe-v"
+
+    @property
+    def splits_backward(self) -> bool:
+        """Whether gradients of weights are passes of their own, apart from those of inputs."""
+        return self in {ScheduleName.ZB_H1, ScheduleName.ZB_V, ScheduleName.DUALPIPE_V}
+
+    @property
+    def folds(self) -> bool:
+        """Whether chunks go down the stages and back up: stage i of p holds chunks i and 2 p - 1 - i."""
+        return self in {ScheduleName.ZB_V, ScheduleName.DUALPIPE_V}
+
+    @property
+    def fewest_chunks(self) -> int:
+        """The fewest chunks per stage that it runs."""
+        looped = self in {ScheduleName.INTERLEAVED, ScheduleName.BREADTH_FIRST}
+        return 2 if looped or self.folds else 1
+
+    @property
+    def most_chunks(self) -> int | None:
+        """The most chunks per stage that it runs; None for as many as there are layers."""
+        if self.folds:
+            return 2
+        return 1 if self in {ScheduleName.GPIPE, ScheduleName.ONE_FORWARD_ONE_BACKWARD} else None
+
+    def runs(self, virtual_stages: int) -> bool:
+        """Whether it runs so many chunks per stage."""
+        return self.fewest_chunks <= virtual_stages <= (self.most_chunks or virtual_stages)
 
 
 class ZeroStage(IntEnum):
@@ -94,6 +125,18 @@ class Schedule:
     name: ScheduleName = ScheduleName.ONE_FORWARD_ONE_BACKWARD
     virtual_stages: int = 1
     interleave_group_size: int | None = None
+
+
+def chunk_places(schedule: Schedule, *, stages: int) -> list[tuple[int, int]]:
+    """Return the turn and the stage of every chunk in forward order.
+
+    Chunks go down the stages turn by turn; where the schedule folds the second turn goes back up.
+    """
+    return [
+        (turn, stages - 1 - stage if schedule.name.folds and turn == 1 else stage)
+        for turn in range(schedule.virtual_stages)
+        for stage in range(stages)
+    ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

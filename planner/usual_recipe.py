@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
+from planner.cost.floors import Floors
 from planner.cost.least_memory import LeastMemory
 from planner.cost.model import CostModel
 from planner.expansion import expand_short_plan
@@ -24,7 +25,7 @@ from planner.workload.dispatch import EXPERT_AXIS
 
 def usual_recipe(space: Space, model: CostModel) -> Candidate | None:
     """Return the usual recipe within what the caller fixed; None where no plan of its kind fits."""
-    memory = LeastMemory(model=model)
+    memory = LeastMemory(model=model, floors=Floors(model=model, sizes=()))
     layouts = (layout for short in _recipes(space.setting) for layout in _legal(space, short))
     for layout in layouts:
         sharding, recompute = [layout.sharding], layout.recompute

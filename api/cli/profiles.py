@@ -12,6 +12,7 @@ from api.cli.outcome import ProblemError, problems_told, write_json
 from api.cli.profile_sources import is_file
 from api.cli.profile_upload import client_of, send_or_say_how
 from api.cli.profiles_aiconfigurator import command as aiconfigurator_command
+from api.cli.profiles_calibrate import command as calibrate_command
 from api.cli.profiles_check import command as check_command
 from api.cli.profiles_compare import command as compare_command
 from api.cli.profiles_export import command as export_command
@@ -32,6 +33,7 @@ Examples:
   meshplan profiles list
   meshplan profiles show h100-sxm/published
   meshplan profiles check h100-sxm/published
+  meshplan profiles calibrate steps.csv
   meshplan profiles compare node-a.json node-b.json
   meshplan profiles export my-machine/measured --format csv
   meshplan profiles report my-machine/measured --output report.html
@@ -43,9 +45,10 @@ Examples:
 
 @click.group(epilog=EXAMPLES)
 def command() -> None:
-    """List, show, compare, check, import, export, send or delete measurements."""
+    """List, show, compare, check, calibrate, import, export, send or delete measurements."""
 
 
+command.add_command(calibrate_command, "calibrate")
 command.add_command(check_command, "check")
 command.add_command(compare_command, "compare")
 command.add_command(export_command, "export")

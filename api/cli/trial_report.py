@@ -44,6 +44,7 @@ def trial_report(result: Document, measured: Document, *, planned_device: str) -
         "numerics": measured["numerics"],
         "explanation": [*_time_words(parts, measured), *_memory_words(memory, measured["stages"])],
         "warnings": list(_warnings(result, measured, planned_device)),
+        "request": result["request"],
         "plan": result["plan"],
         "measured": measured,
     }

@@ -16,7 +16,7 @@ from api.pages.timeline_blocks import (
     paths,
     rows_for,
 )
-from api.pages.timeline_spans import BACKWARD, FORWARD, Span, spans
+from api.pages.timeline_spans import Span, spans
 from planner.plan import TimelineEvent
 
 LABEL_HEIGHT: Final = 11
@@ -113,9 +113,15 @@ def _labels(rows: Rows) -> Iterator[tuple[int, int]]:
 
 
 def _legend(shapes: Sequence[str]) -> Iterator[LegendEntry]:
-    for direction in (FORWARD, BACKWARD):
-        chunks = [css for css in (f"{direction[0]}{shade}" for shade in range(SHADES)) if css in shapes]
-        text = f"{direction}, by chunk" if len(chunks) > 1 else direction
+    splits = any(css.startswith("w") for css in shapes)
+    words = {
+        "f": "forward",
+        "b": "gradients of inputs" if splits else "backward",
+        "w": "gradients of weights",
+    }
+    for letter, what in words.items():
+        chunks = [css for css in (f"{letter}{shade}" for shade in range(SHADES)) if css in shapes]
+        text = f"{what}, by chunk" if len(chunks) > 1 else what
         if chunks:
             yield LegendEntry(classes=tuple(chunks), text=text)
     for css, text in LEGEND.items():

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from api.pages.timeline_spans import BACKWARD, FORWARD, Span
+from api.pages.timeline_spans import PASSES, Span
 from planner.plan import TimelineEvent
 
 UNITS_PER_PERCENT: Final = 200
@@ -27,7 +27,7 @@ SIDE_LANE: Final = 4
 SIDE_LANE_FROM: Final = 14
 """Rows lower than this have no room for a lane of their own for what runs beside the passes."""
 KNOWN_OPERATIONS: Final = ("optimizer", "gather", "reduce")
-IN_THE_PASSES_LANE: Final = frozenset({FORWARD, BACKWARD, "optimizer"})
+IN_THE_PASSES_LANE: Final = frozenset({*PASSES, "optimizer"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,8 +108,8 @@ def blocks(events: Iterable[TimelineEvent], *, spans: Sequence[Span], rows: Rows
 
 def css_class(event: TimelineEvent) -> str:
     """Return the class by which an event is coloured: direction and chunk, or what else it is."""
-    if event.operation in {FORWARD, BACKWARD}:
-        return f"{event.operation[0]}{event.virtual_stage % SHADES}"
+    if event.operation in PASSES:
+        return f"{PASSES[event.operation]}{event.virtual_stage % SHADES}"
     return event.operation if event.operation in KNOWN_OPERATIONS else "other"
 
 
@@ -130,7 +130,7 @@ def numbers(drawn: Iterable[Block]) -> tuple[Number, ...]:
 
 
 def _number(block: Block) -> Number | None:
-    if block.event.operation not in {FORWARD, BACKWARD} or block.height < NUMBER_HEIGHT:
+    if block.event.operation not in PASSES or block.height < NUMBER_HEIGHT:
         return None
     text = str(block.event.micro_batch)
     pixels = block.width / UNITS_PER_PERCENT / 100 * WIDTH_PIXELS
@@ -140,4 +140,4 @@ def _number(block: Block) -> Number | None:
         return None
     middle = (block.x + block.width / 2) / UNITS_PER_PERCENT
     baseline = block.y + block.height / 2 + 3.5
-    return Number(text=text, x=middle, y=baseline, css=block.event.operation[0], zoom=zoom)
+    return Number(text=text, x=middle, y=baseline, css=PASSES[block.event.operation], zoom=zoom)

@@ -27,6 +27,9 @@ TICK_WIDTH: Final = 9.0
 
 FORWARD: Final = "forward"
 BACKWARD: Final = "backward"
+PASSES: Final = {FORWARD: "f", BACKWARD: "b", "input_gradient": "b", "weight_gradient": "w"}
+"""The passes of a step and the letter of each one's colours; both kinds that hand gradients on share one."""
+GOES_BACK: Final = frozenset({BACKWARD, "input_gradient"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +78,7 @@ def _passes_by_stage(events: Sequence[TimelineEvent]) -> list[list[TimelineEvent
     """Return the forward and backward passes of every stage, in time."""
     by_stage: dict[int, list[TimelineEvent]] = defaultdict(list)
     for event in events:
-        if event.operation in {FORWARD, BACKWARD}:
+        if event.operation in PASSES:
             by_stage[event.stage].append(event)
     ordered = [sorted(by_stage[stage], key=lambda event: event.start_seconds) for stage in sorted(by_stage)]
     return ordered or [[]]
@@ -84,7 +87,7 @@ def _passes_by_stage(events: Sequence[TimelineEvent]) -> list[list[TimelineEvent
 def _filling(passes: Sequence[Sequence[TimelineEvent]]) -> Seconds:
     """Return how long the beginning is: until the first stage has work in both directions."""
     enough = max((own[:END_PASSES][-1].end_seconds for own in passes if own), default=0.0)
-    first_backward = next((event.end_seconds for event in passes[0] if event.operation == BACKWARD), 0.0)
+    first_backward = next((event.end_seconds for event in passes[0] if event.operation in GOES_BACK), 0.0)
     return max(enough, MARGIN * first_backward)
 
 

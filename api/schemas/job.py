@@ -125,7 +125,12 @@ class JobDocument(InputDocument):
         description="flash (one fused kernel) or unfused (matrix products around a softmax). Null: as the "
         "framework does, which is flash, but unfused in fp16 under Megatron-LM.",
     )
-    compile: Flag | None = Field(default=None, json_schema_extra=EXPERIMENTAL)
+    compile: Flag | None = Field(
+        default=None,
+        description="Layers run compiled: torch.compile in PyTorch's frameworks, CUDA graphs in Megatron's. "
+        "Null: as the framework does, which compiles in MaxText alone.",
+        json_schema_extra=EXPERIMENTAL,
+    )
     trainable: TrainableDocument = TrainableDocument()
     loss: KnownLoss = Field(
         default=Loss.CAUSAL_LM,
@@ -201,6 +206,7 @@ class JobDocument(InputDocument):
             master_weight_dtype=self.master_weight_dtype,
             optimizer_state_dtype=self.optimizer_state_dtype,
             attention=self.attention_or_default(),
+            compiled=bool(self.compile),
             trainable=self.trainable.to_trainable(),
             loss=self.loss,
             expert_imbalance=self.expert_imbalance,

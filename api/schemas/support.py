@@ -10,7 +10,6 @@ EVERY: Final = "*"
 """A step of a path that stands for every field of an object, or every entry of a list."""
 
 SUPPORTED: Final[Mapping[str, tuple[object, ...]]] = {
-    "/job/compile": (None, False),
     "/job/sequence_lengths": (None,),
     "/objective/minimize": ("step_time",),
     "/objective/deadline_seconds": (None,),

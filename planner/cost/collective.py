@@ -49,6 +49,15 @@ class CollectiveCosts:
             group=group, rows=measured_collectives(group.device, profiles), links=self._links
         )
         self._answers: dict[tuple[Collective, Bytes, GroupShape], Estimate] = {}
+        self._shapes: dict[tuple[int, int, int | None], GroupShape] = {}
+
+    def shape(self, *, size: int, stride: int = 1, talking: int | None = None) -> GroupShape:
+        """Return where ``size`` ranks ``stride`` apart sit in the node group; see `group_shape`."""
+        key = (size, stride, talking)
+        known = self._shapes.get(key)
+        if known is None:
+            known = self._shapes[key] = group_shape(self._group, size=size, stride=stride, talking=talking)
+        return known
 
     def corrected(self, corrections: Corrections) -> "CollectiveCosts":
         """Return the same measurements under other corrections."""

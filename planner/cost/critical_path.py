@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from planner.cost.pipeline import ChunkCosts, PipelineProblem
 from planner.cost.played_order import PlayedOrder
-from planner.cost.replay import Finish, reduce_order, transfer_after_ns
+from planner.cost.replay import Finish, lanes, reduce_order, transfer_after_ns
+from planner.cost.schedules import FORWARD, WEIGHT
 from planner.cost.traced_passes import trace_passes
 
 
@@ -14,7 +15,9 @@ class PathCounts:
     """How often each duration lies on a path; the path's length is linear in them.
 
     Indexed by chunk; ``optimizer`` counts the updates of each chunk's parameters. ``constant_ns``
-    is the rest (transfers, barrier, buckets), which no assignment of layers changes.
+    is the rest (transfers, barrier, buckets), which no assignment of layers changes. ``weight`` counts the
+    parts of backward passes that make gradients of weights: above zero where one is passed by itself, below
+    where a backward pass is passed without it; empty where no schedule parts them.
     """
 
     forward: tuple[int, ...]
@@ -23,16 +26,21 @@ class PathCounts:
     reduce: tuple[int, ...]
     optimizer: tuple[int, ...]
     constant_ns: int
+    weight: tuple[int, ...] = ()
 
     def length_ns(self, costs: Sequence[ChunkCosts]) -> int:
         """Return the path's length under the given durations."""
-        return self.constant_ns + sum(
-            self.forward[c] * cost.forward_ns
-            + self.backward[c] * cost.backward_ns
-            + self.gather[c] * cost.gather_ns
-            + self.reduce[c] * cost.reduce_ns
-            + self.optimizer[c] * cost.optimizer_ns
-            for c, cost in enumerate(costs)
+        return (
+            self.constant_ns
+            + sum(
+                self.forward[c] * cost.forward_ns
+                + self.backward[c] * cost.backward_ns
+                + self.gather[c] * cost.gather_ns
+                + self.reduce[c] * cost.reduce_ns
+                + self.optimizer[c] * cost.optimizer_ns
+                for c, cost in enumerate(costs)
+            )
+            + sum(count * cost.weight_ns for count, cost in zip(self.weight, costs, strict=False))
         )
 
 
@@ -59,7 +67,7 @@ class _Walk:
         self._problem: PipelineProblem = played.problem
         self._done_ns = played.passes.done_ns()
         size = len(played.costs)
-        self._passed: Sequence[int] = [0] * (2 * size)
+        self._passed: Sequence[int] = [0] * played.problem.shape.num_lanes
         self._gather, self._reduce, self._optimizer = [0] * size, [0] * size, [0] * size
         self._constant_ns = 0
 
@@ -69,9 +77,15 @@ class _Walk:
             self._reductions(stage)
         else:
             self._passes(stage)
+        size = 2 * len(self._gather)
+        backward, inputs = self._passed[1:size:2], self._passed[size::2]
+        weight = [alone - less for alone, less in zip(self._passed[size + 1 :: 2], inputs, strict=True)]
+        if inputs:
+            backward = [whole + part for whole, part in zip(backward, inputs, strict=True)]
         return PathCounts(
-            forward=tuple(self._passed[::2]),
-            backward=tuple(self._passed[1::2]),
+            forward=tuple(self._passed[:size:2]),
+            backward=tuple(backward),
+            weight=tuple(weight),
             gather=tuple(self._gather),
             reduce=tuple(self._reduce),
             optimizer=tuple(self._optimizer),
@@ -83,8 +97,9 @@ class _Walk:
         if not self._problem.transfer_blocks:
             return 0
         return sum(
-            count * transfer_after_ns(self._problem, lane // 2, backward=lane % 2 == 1)
-            for lane, count in enumerate(self._passed)
+            count * transfer_after_ns(self._problem, chunk, backward=kind != FORWARD)
+            for (chunk, kind), count in zip(lanes(self._problem.shape), self._passed, strict=True)
+            if kind != WEIGHT
         )
 
     def _final_stage(self) -> int:
@@ -134,10 +149,10 @@ class _Walk:
         self._count_update(stage)
 
     def _count_gathers(self, stage: int, *, up_to: int) -> None:
-        for chunk in range(stage, up_to + 1, self._problem.shape.num_stages):
-            self._gather[chunk] += 1
+        for chunk in self._problem.shape.chunks_of(stage):
+            self._gather[chunk] += chunk <= up_to
 
     def _count_update(self, stage: int) -> None:
         self._constant_ns += self._problem.barrier_ns
-        for chunk in range(stage, self._problem.shape.num_chunks, self._problem.shape.num_stages):
+        for chunk in self._problem.shape.chunks_of(stage):
             self._optimizer[chunk] += 1

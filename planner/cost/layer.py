@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Protocol
 
-from planner.cost.host_times import BothWays, HostTimes
 from planner.cost.ledger import Amount, Ledger, Timed, Timed_co
 from planner.cost.tally import AXIS_CAUSES, CONTENTION_FRACTION, Cause, Family
 from planner.framework import Framework
@@ -109,10 +108,10 @@ class LayerClock(Generic[Timed, Amount]):
     framework: Framework
     attention_pace: float = 1.0
     """Time of the framework's attention on this device over that of the fastest kernels."""
+    product_pace: float = 1.0
+    """Time of products in the job's format over that of the framework's other products."""
     added_launch_seconds: Seconds = 0.0
     """Host time that each launch takes on this mesh beyond the framework's usual one."""
-    host: HostTimes | None = None
-    """What the host was measured to take; None where nobody measured it, and the framework's pace holds."""
     contention_fraction: float = CONTENTION_FRACTION
     kept_fraction: float = 0.0
     """What passes keep on this mesh beyond their tensors, as a share."""
@@ -123,10 +122,14 @@ class LayerClock(Generic[Timed, Amount]):
         return LayerPasses(
             cut=cut,
             operators=operators,
-            forward=self._forward(operators, cut),
-            backward=self._backward(operators, cut),
+            forward=self._forward(operators),
+            backward=self._backward(operators),
             holdings=holdings(layer, cut),
         )
+
+    def both(self, operators: Sequence[Operator]) -> Amount:
+        """Return both passes of a layer's operators."""
+        return self.ledger.total((self._forward(operators), self._backward(operators)))
 
     def cost(self, passes: LayerPasses[Amount], recompute: Recompute) -> LayerCost[Amount]:
         """Return the cost of a layer under one mode of recomputation."""
@@ -141,12 +144,8 @@ class LayerClock(Generic[Timed, Amount]):
             if tensor.made_by is Module.HEAD
         ]
         return LayerCost(
-            forward=self._wrapped(passes.forward, recompute, backward=False),
-            backward=self._wrapped(
-                self.ledger.total((self.again(operators, recompute, passes.cut), passes.backward)),
-                recompute,
-                backward=True,
-            ),
+            forward=passes.forward,
+            backward=self.ledger.total((self.again(operators, recompute), passes.backward)),
             saved_bytes=kept,
             working_bytes=everything - kept + _working_bytes(operators, passes.cut),
             logits_bytes=held * sum(logits),
@@ -165,10 +164,9 @@ class LayerClock(Generic[Timed, Amount]):
             if gathers_a_saved_input(op) and op.module not in recomputed
         )
 
-    def _forward(self, operators: Sequence[Operator], cut: Cut) -> Amount:
+    def _forward(self, operators: Sequence[Operator]) -> Amount:
         parts = [part for op in operators for part in self._forward_parts(op, operators)]
-        kernels = len(parts) + _repeats(operators, Phase.FORWARD)
-        return self._at_launch_rate(parts, kernels * self._launch_seconds(cut).forward)
+        return self._at_launch_rate(parts, kernels=len(parts) + _repeats(operators, Phase.FORWARD))
 
     def _forward_parts(self, op: Operator, operators: Sequence[Operator]) -> list[Amount]:
         match op:
@@ -187,7 +185,9 @@ class LayerClock(Generic[Timed, Amount]):
 
     def _product(self, op: MatrixProduct, phase: Phase) -> Timed:
         paces = self.framework.pace
-        pace = paces.products if not _is_misaligned(op) else paces.products * paces.misaligned_attention
+        pace = paces.products * self.product_pace
+        if _is_misaligned(op):
+            pace *= paces.misaligned_attention
         return self.kernels.matrix_product(op, phase=phase).scaled(pace)
 
     def _memory_pass(self, op: MemoryPass, phase: Phase) -> Timed:
@@ -224,11 +224,10 @@ class LayerClock(Generic[Timed, Amount]):
             communication, behind_seconds=seconds, contention_fraction=self.contention_fraction
         )
 
-    def _backward(self, operators: Sequence[Operator], cut: Cut) -> Amount:
+    def _backward(self, operators: Sequence[Operator]) -> Amount:
         operators = [op for op in operators if not op.forward_only]
         parts = [part for op in operators for part in self._backward_parts(op, operators)]
-        kernels = len(parts) + _repeats(operators, Phase.BACKWARD)
-        return self._at_launch_rate(parts, kernels * self._launch_seconds(cut).backward)
+        return self._at_launch_rate(parts, kernels=len(parts) + _repeats(operators, Phase.BACKWARD))
 
     def _backward_parts(self, op: Operator, operators: Sequence[Operator]) -> list[Amount]:
         match op:
@@ -268,38 +267,32 @@ class LayerClock(Generic[Timed, Amount]):
             beside = [self._beside(amount, work) for amount in beside]
         return [*products, *beside]
 
-    def again(self, operators: Sequence[Operator], recompute: Recompute, cut: Cut) -> Amount:
-        """Return what a mode of recomputation runs a second time, of a layer cut this way."""
+    def gradients_of_inputs(self, operators: Sequence[Operator]) -> Amount:
+        """Return the backward pass without gradients of weights; nothing hides what ran beside those."""
+        frozen = [replace(op, trains=False) if isinstance(op, MatrixProduct) else op for op in operators]
+        return self._backward(frozen)
+
+    def gradients_of_weights(self, operators: Sequence[Operator]) -> Amount:
+        """Return the products that make gradients of weights, one after the other."""
+        products = [op for op in weight_products(operators) if op.trains and not op.forward_only]
+        timed = [self._product(op, Phase.WEIGHT_GRADIENT) for op in products]
+        parts = [
+            self.ledger.booked(each, cause=Cause.COMPUTE, family=Family.MATRIX_PRODUCT) for each in timed
+        ]
+        return self._at_launch_rate(parts, kernels=len(parts))
+
+    def again(self, operators: Sequence[Operator], recompute: Recompute) -> Amount:
+        """Return what a mode of recomputation runs a second time."""
         again = recomputed_operators(operators, recompute=recomputed_modules(recompute))
         parts = [part for op in again for part in self._forward_parts(op, again)]
-        kernels = len(parts) + _repeats(again, Phase.FORWARD)
-        repeated = self._at_launch_rate(parts, kernels * self._launch_seconds(cut).forward)
+        repeated = self._at_launch_rate(parts, kernels=len(parts) + _repeats(again, Phase.FORWARD))
         return self.ledger.recast(repeated, Cause.RECOMPUTE, keep=frozenset(AXIS_CAUSES.values()))
 
-    def _wrapped(self, work: Amount, recompute: Recompute, *, backward: bool) -> Amount:
-        """Return a pass with what the host takes to keep a layer's inputs, or to begin it again.
-
-        A host that only launches kernels is ahead of them.
-        """
-        if self.host is None or not self.host.is_serial or recompute.mode is RecomputeMode.NONE:
-            return work
-        seconds = self.host.recomputed.backward if backward else self.host.recomputed.forward
-        return self.ledger.launched(work, host_seconds=seconds, serial_fraction=1.0)
-
-    def _launch_seconds(self, cut: Cut) -> BothWays:
-        """Return the host time of each kernel: as measured, else as the framework's pace has it."""
-        if self.host is not None:
-            return self.host.of_operators(cut)
-        launch = self.framework.pace.launch_seconds + self.added_launch_seconds
-        return BothWays(forward=launch, backward=launch)
-
-    def _at_launch_rate(self, parts: Sequence[Amount], host_seconds: Seconds) -> Amount:
+    def _at_launch_rate(self, parts: Sequence[Amount], *, kernels: int) -> Amount:
         """Return all parts, stretched to the time in which the host can launch their kernels."""
-        is_serial = self.host is not None and self.host.is_serial
-        serial = 1.0 if is_serial else self.framework.pace.serial_host_fraction
-        return self.ledger.launched(
-            self.ledger.total(parts), host_seconds=host_seconds, serial_fraction=serial
-        )
+        host = kernels * (self.framework.pace.launch_seconds + self.added_launch_seconds)
+        serial = self.framework.pace.serial_host_fraction
+        return self.ledger.launched(self.ledger.total(parts), host_seconds=host, serial_fraction=serial)
 
 
 def model_flops(layers: Sequence[tuple[Layer, int]], *, sequence_length: int, samples: int) -> Flops:

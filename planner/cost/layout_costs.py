@@ -8,9 +8,10 @@ from typing import Self
 from planner.cost.layer import LayerCost
 from planner.cost.memory import StateBytes
 from planner.cost.pipeline import FixedPart, LayerClass, LayerOption
+from planner.cost.split_backward import WHOLE, SplitBackward
 from planner.cost.tally import Tally, total
 from planner.strategy import LayerWay
-from planner.units import Bytes
+from planner.units import NANOSECONDS_PER_SECOND, Bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +24,7 @@ class Run:
     working_bytes: Bytes
     logits_bytes: Bytes
     gathered_input_bytes: Bytes
+    split: SplitBackward = WHOLE
 
     @classmethod
     def of(cls, layers: Sequence[LayerCost[Tally]]) -> Self:
@@ -65,6 +67,15 @@ class PartCost:
     """What one device keeps on its host through a whole step."""
     host_saved_bytes: Bytes = 0.0
     """What it keeps there of one micro-batch until backward."""
+    split: SplitBackward = WHOLE
+
+    def backward_pass(self, *, is_split: bool) -> Tally:
+        """Return the backward pass, or what both of its parts take where they are passes of their own."""
+        return self.backward + self.split.more if is_split else self.backward
+
+    def weight_ns(self, *, is_split: bool) -> int:
+        """Return the part of the backward pass that makes gradients of weights, where it is split."""
+        return round(self.split.weight_seconds * NANOSECONDS_PER_SECOND) if is_split else 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,6 +128,8 @@ class LayoutCosts:
     buffer_bytes: Bytes
     capacity_bytes: Bytes
     fragmentation_fraction: float
+    is_split: bool = False
+    """Whether gradients of weights are passes of their own."""
 
     def reserved(self, size: Bytes) -> int:
         """Return the bytes that an allocator reserves for tensors of so many bytes that come and go."""
@@ -142,9 +155,11 @@ def _option(way: LayerWay, part: PartCost, costs: LayoutCosts) -> LayerOption:
         activations=way.activations,
         host_saved_bytes=ceil(part.host_saved_bytes),
         forward_ns=part.forward.nanoseconds,
-        backward_ns=part.backward.nanoseconds,
+        backward_ns=part.backward_pass(is_split=costs.is_split).nanoseconds,
         saved_bytes=costs.reserved(part.saved_bytes),
         working_bytes=costs.reserved(part.working_bytes),
+        weight_ns=part.weight_ns(is_split=costs.is_split),
+        held_bytes=costs.reserved(part.split.held_bytes) if costs.is_split else 0,
     )
 
 
@@ -152,9 +167,11 @@ def fixed_part(part: PartCost, costs: LayoutCosts) -> FixedPart:
     """Return an end of the chain."""
     return FixedPart(
         forward_ns=part.forward.nanoseconds,
-        backward_ns=part.backward.nanoseconds,
+        backward_ns=part.backward_pass(is_split=costs.is_split).nanoseconds,
         saved_bytes=costs.reserved(part.saved_bytes),
         working_bytes=costs.reserved(part.working_bytes),
+        weight_ns=part.weight_ns(is_split=costs.is_split),
+        held_bytes=costs.reserved(part.split.held_bytes) if costs.is_split else 0,
         static_bytes=ceil(part.states.total),
         host_bytes=ceil(part.host_bytes),
         optimizer_ns=part.optimizer.nanoseconds,

@@ -8,15 +8,17 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from planner.cost.layer import recomputed_modules
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.cost.floors import Floors
 from planner.cost.memory import framework_bytes
 from planner.cost.mesh_links import num_communicators
 from planner.cost.model import ROUNDING, CostModel
 from planner.cost.replicas import expert_sharding
 from planner.strategy import Batch, Mesh, Recompute, Sharding
 from planner.units import Bytes
-from planner.workload.layers import Cut, Layer
-from planner.workload.recomputation import WHOLE_LAYER, saved_bytes
+from planner.workload.layers import Layer
 from planner.workload.weights import Holdings, holdings
 
 
@@ -25,11 +27,10 @@ class LeastMemory:
     """What plans of one cost model need at least, per device."""
 
     model: CostModel
+    floors: Floors
     _layers: Counter[Layer] = field(init=False)
     _held: dict[tuple[int, ...], tuple[tuple[Holdings, int], ...]] = field(default_factory=dict, init=False)
     _states: dict[tuple[object, ...], Bytes] = field(default_factory=dict, init=False)
-    _saved: dict[tuple[Cut, Recompute], Bytes] = field(default_factory=dict, init=False)
-    _counted: frozenset[Layer] = field(init=False)
 
     def __post_init__(self) -> None:
         """Count the layers of the chain."""
@@ -39,7 +40,6 @@ class LeastMemory:
             for layer in body.classes[number]:
                 counts[layer] += count
         self._layers = counts
-        self._counted = frozenset(layer for unit in body.classes for layer in unit)
 
     @property
     def limit_bytes(self) -> Bytes:
@@ -59,39 +59,35 @@ class LeastMemory:
         shardings: Iterable[Sharding],
         recompute: Iterable[Recompute],
     ) -> bool:
-        """Whether states and what passes keep may fit, sharded and recomputed in one of some ways.
+        """Whether states and what passes keep may fit, sharded and recomputed in one of some ways."""
+        sizes, passes = np.array([[batch.micro_batch_size], [batch.num_micro_batches]])
+        return any(bool(self.holds(mesh, mode, sizes, passes, shardings=shardings)[0]) for mode in recompute)
 
-        Times the mesh's layers, as a search does anyhow. Stage i of p keeps min(p - i, m) micro-batches, more
-        under other schedules than 1F1B; so it holds at most the part of the chain that fits beside that,
-        and all stages together must hold the whole.
+    def holds(
+        self,
+        mesh: Mesh,
+        mode: Recompute,
+        sizes: NDArray[np.int64],
+        micro_batches: NDArray[np.int64],
+        *,
+        shardings: Iterable[Sharding],
+    ) -> NDArray[np.bool_]:
+        """Whether plans may fit, sharded in one of some ways, by micro-batch size and number.
+
+        Stage i of p keeps min(p - i, m) micro-batches, more under other schedules than 1F1B; so it holds at
+        most the part of the chain that fits beside that, and all stages together must hold the whole.
         """
         room, stages = self._room(mesh), mesh.pipeline_parallel
-        saved = min(self._saved_bytes(mesh, batch.micro_batch_size, mode) for mode in recompute)
-        kept = [min(stages - stage, batch.num_micro_batches) for stage in range(stages)]
-        return any(
-            sum(room / max(states + count * saved, 1.0) for count in kept) >= 1 - ROUNDING
-            for states in (self._state_bytes(mesh, sharding) for sharding in shardings)
-        )
+        states = min(self._state_bytes(mesh, sharding) for sharding in shardings)
+        saved = self.floors.family(mesh).saved(mode, sizes)
+        kept = np.minimum(np.arange(1, stages + 1)[:, None], micro_batches)
+        parts = room / np.maximum(states + kept * saved, 1.0)
+        return np.asarray(parts.sum(axis=0) >= 1 - ROUNDING)
 
     def _room(self, mesh: Mesh) -> Bytes:
         """Return what a device has left beside what the framework's process takes."""
         footprint = self.model.setting.framework.footprint
         return self.limit_bytes - framework_bytes(num_groups=num_communicators(mesh), footprint=footprint)
-
-    def _saved_bytes(self, mesh: Mesh, micro_batch_size: int, mode: Recompute) -> Bytes:
-        """Return what one micro-batch leaves behind in the whole chain, its ends recomputed too."""
-        cut = self.model.cut(mesh, micro_batch_size)
-        key = (cut, mode)
-        if key not in self._saved:
-            passes, modules = self.model.passes(mesh, micro_batch_size), recomputed_modules(mode)
-            self._saved[key] = sum(
-                count
-                * saved_bytes(
-                    passes[layer].operators, recompute=modules if layer in self._counted else WHOLE_LAYER
-                )
-                for layer, count in self._layers.items()
-            )
-        return self._saved[key]
 
     def _state_bytes(self, mesh: Mesh, sharding: Sharding) -> Bytes:
         """Return the states of the whole chain on the devices of one pipeline."""

@@ -8,7 +8,7 @@ from planner.cluster import NodeGroup
 from planner.cost.collective import CollectiveCosts
 from planner.cost.geometry import axis_stride, expert_replica_stride, replica_stride
 from planner.cost.group_bridge import GroupBridge
-from planner.cost.group_shape import GroupShape, group_shape
+from planner.cost.group_shape import GroupShape
 from planner.cost.tally import NOTHING, Cause, Family, Tally, booked
 from planner.profile import Estimate
 from planner.strategy import Mesh
@@ -43,23 +43,26 @@ class MeshLinks:
 
     def layer_collective(self, op: CollectivePass) -> Estimate:
         """Return the time of a collective inside a layer, over the ranks of its axis."""
+        shape = self.layer_shape(op)
+        return self.collectives.seconds(op.operation, payload_bytes=op.payload_bytes, shape=shape)
+
+    def layer_shape(self, op: CollectivePass) -> GroupShape:
+        """Return where the ranks of a collective inside a layer sit."""
         size, stride = int(getattr(self.mesh, op.axis)), axis_stride(self.mesh, op.axis)
         if op.operation is Collective.SEND_RECEIVE:
-            shape = self._neighbours(size, stride)
-        else:
-            shape = group_shape(self.group, size=size, stride=stride)
-        return self.collectives.seconds(op.operation, payload_bytes=op.payload_bytes, shape=shape)
+            return self._neighbours(size, stride)
+        return self.collectives.shape(size=size, stride=stride)
 
     def between_replicas(self, operation: Collective, payload: Bytes, size: int, step: int) -> Estimate:
         """Return the time of a collective over ``size`` replicas that are ``step`` replicas apart."""
-        shape = group_shape(self.group, size=size, stride=replica_stride(self.mesh) * step)
+        shape = self.collectives.shape(size=size, stride=replica_stride(self.mesh) * step)
         return self.collectives.seconds(operation, payload_bytes=payload, shape=shape)
 
     def between_expert_replicas(
         self, operation: Collective, payload: Bytes, size: int, step: int
     ) -> Estimate:
         """Return the time of a collective over ``size`` replicas of an expert, ``step`` of them apart."""
-        shape = group_shape(self.group, size=size, stride=expert_replica_stride(self.mesh) * step)
+        shape = self.collectives.shape(size=size, stride=expert_replica_stride(self.mesh) * step)
         return self.collectives.seconds(operation, payload_bytes=payload, shape=shape)
 
     def to_next_stage(self, payload: Bytes, *, scattered: bool) -> Tally:
@@ -81,7 +84,7 @@ class MeshLinks:
         ranks = self.mesh.tensor_parallel
         if not scattered or ranks == 1:
             return send(payload)
-        group = group_shape(self.group, size=ranks, stride=axis_stride(self.mesh, "tensor_parallel"))
+        group = self.collectives.shape(size=ranks, stride=axis_stride(self.mesh, "tensor_parallel"))
         gather = self.collectives.seconds(Collective.ALL_GATHER, payload_bytes=payload, shape=group)
         return send(payload / ranks) + booked(gather, cause=Cause.PIPELINE, family=Family.COLLECTIVE)
 
@@ -97,7 +100,7 @@ class MeshLinks:
             return NOTHING
         # The stages between the ends are silent.
         in_stage = axis_stride(self.mesh, "pipeline_parallel")
-        shape = group_shape(self.group, size=2, stride=in_stage * (stages - 1), talking=in_stage)
+        shape = self.collectives.shape(size=2, stride=in_stage * (stages - 1), talking=in_stage)
         estimate = self.collectives.seconds(Collective.ALL_REDUCE, payload_bytes=payload, shape=shape)
         return booked(estimate, cause=Cause.PIPELINE, family=Family.COLLECTIVE)
 
@@ -105,7 +108,7 @@ class MeshLinks:
         """Return the exchange of the gradient norm between all ranks."""
         if self.mesh.world_size == 1:
             return NOTHING
-        shape = group_shape(self.group, size=self.mesh.world_size, stride=1)
+        shape = self.collectives.shape(size=self.mesh.world_size, stride=1)
         norm = self.collectives.seconds(Collective.ALL_REDUCE, payload_bytes=NORM_BYTES, shape=shape)
         return booked(norm, cause=Cause.OVERHEAD, family=Family.COLLECTIVE)
 
@@ -113,4 +116,4 @@ class MeshLinks:
         """Return the shape of two neighbours among ``size`` ranks, over their slowest boundary."""
         domains = (self.group.devices_per_node, *(level.devices for level in self.group.levels))
         apart = max([stride, *(devices for devices in domains if devices < stride * size)])
-        return group_shape(self.group, size=2, stride=apart)
+        return self.collectives.shape(size=2, stride=apart)

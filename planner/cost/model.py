@@ -3,7 +3,6 @@
 Costs are shared: layouts with the same cut of a layer read the same entry.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,10 +16,9 @@ from planner.cost.corrections import Corrections, Kind
 from planner.cost.geometry import EXPERT_AXES, axis_stride
 from planner.cost.ground import Ground, Member, cut_key, members_of, pipeline_shape
 from planner.cost.group_bridge import GroupBridge
-from planner.cost.host_costs import UnitHost, hosted, measured_host, unit_host
-from planner.cost.layer import LayerClock, LayerPasses, model_flops
+from planner.cost.layer import CollectiveClock, KernelClock, LayerClock, LayerPasses, model_flops
 from planner.cost.layout_costs import HostPart, LayoutCosts, PartCost, Run, fixed_part, layer_class
-from planner.cost.ledger import LAUNCH_RELATIVE_ERROR, Tallies
+from planner.cost.ledger import LAUNCH_RELATIVE_ERROR, Amount, Ledger, Tallies, Timed
 from planner.cost.machine_facts import MachineFacts
 from planner.cost.memory import (
     StateBytes,
@@ -31,6 +29,7 @@ from planner.cost.mesh_links import MeshLinks, num_communicators
 from planner.cost.offload import HostCosts
 from planner.cost.pipeline import FixedPart, LayerClass, PipelineProblem
 from planner.cost.replicas import Replicas, replicas_of
+from planner.cost.split_backward import SplitBackward, split_backward
 from planner.cost.states import StateCosts
 from planner.cost.tally import NOTHING, Cause, Tally, constant, total
 from planner.formats import attention_precision, datasheet_peak
@@ -39,7 +38,6 @@ from planner.legality import Setting
 from planner.optimizers import WeightShapes
 from planner.profile import Estimate, Profile
 from planner.strategy import (
-    Batch,
     HostShares,
     LayerWay,
     Layout,
@@ -54,14 +52,13 @@ from planner.workload.weights import Holding, Holdings, holdings
 
 HOST_ERROR: Final = 0.7
 """Relative error of times that the host spends: they differ between hosts and versions."""
-ROUNDING_NS: Final = 2
-"""Most by which rounding a layer's passes one by one exceeds rounding sums of them."""
-
 ROUNDING: Final = 1e-9
 """Relative margin for sums in floating point."""
 
 DENSE_AXES: Final = ("tensor_parallel", "context_parallel")
 """Axes over which every layer exchanges something."""
+LayerKey = tuple[Layer, Cut, tuple[int, ...], Seconds]
+"""What decides the passes of a layer: how it is cut, how far apart its ranks are, what launches take more."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -81,15 +78,12 @@ class CostModel:
     _passes: dict[tuple[int, ...], Mapping[Member, tuple[LayerPasses[Tally], ...]]] = field(
         default_factory=dict, init=False
     )
-    _layer_passes: dict[tuple[Layer, Cut, tuple[int, ...], Seconds], LayerPasses[Tally]] = field(
-        default_factory=dict, init=False
-    )
+    _layer_passes: dict[LayerKey, LayerPasses[Tally]] = field(default_factory=dict, init=False)
     _axes: dict[Layer, tuple[str, ...]] = field(default_factory=dict, init=False)
-    _floors: dict[tuple[int, ...], "_Floor"] = field(default_factory=dict, init=False)
     _runs: dict[tuple[object, ...], Run] = field(default_factory=dict, init=False)
     _parts: dict[tuple[object, ...], PartCost] = field(default_factory=dict, init=False)
     _held: dict[tuple[object, ...], Holdings] = field(default_factory=dict, init=False)
-    _grounds: dict[tuple[Mesh, int], Ground] = field(default_factory=dict, init=False)
+    _grounds: dict[tuple[Mesh, int, bool], Ground] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         """Open the measurements of the group's device and links."""
@@ -102,7 +96,6 @@ class CostModel:
         self.collectives: CollectiveCosts = (
             like.collectives if like else CollectiveCosts(self.group, self.profiles)
         )
-        host = measured_host(self.setting.framework, self.group.device, self.profiles, kernels=self.kernels)
         if self.corrected is not None:
             self.kernels = self.kernels.corrected(self.corrected)
             self.collectives = self.collectives.corrected(self.corrected)
@@ -111,11 +104,9 @@ class CostModel:
         self.widths = self.setting.framework.widths(
             job.precision, moment_values=job.optimizer.moment_values, formats=StateFormats.of(job)
         )
-        self.host = host and host.scaled(self.corrections.factor(Kind.HOST))
-        self.setting = hosted(self.setting, self.host)
         self.states = self._state_costs()
         self.hosts: HostCosts | None = HostCosts.of(self.group, self.setting.framework, self.widths)
-        self._members = members_of(self.setting)
+        self.members = members_of(self.setting)
 
     @property
     def peak_flops_per_second(self) -> FlopsPerSecond:
@@ -134,7 +125,7 @@ class CostModel:
             shape=pipeline_shape(layout),
             classes=self._classes(layout, costs),
             sequence=self.setting.body.sequence,
-            every=FixedPart(forward_ns=between, backward_ns=between),
+            every=_between(between, is_split=costs.is_split),
             first=fixed_part(costs.first, costs),
             last=fixed_part(costs.last, costs),
             transfer_ns=costs.transfer.nanoseconds,
@@ -159,21 +150,6 @@ class CostModel:
             for start in range(0, len(costs.layers), size)
         )
 
-    def floor_ns(self, mesh: Mesh, batch: Batch) -> int:
-        """Return a step time that no plan on a mesh with a batch undercuts, by its layers' work alone.
-
-        Work is spread over stages as evenly as fractions allow, nothing is recomputed and no
-        replica is waited for. Stage i also waits for the passes of the i stages before it, which
-        hold at least one layer each (the first one perhaps only the embedding).
-        """
-        key = cut_key(mesh, batch.micro_batch_size)
-        if key not in self._floors:
-            self._floors[key] = self._make_floor(mesh, batch.micro_batch_size)
-        floor = self._floors[key]
-        stages = mesh.pipeline_parallel
-        waits = floor.least_ns * (stages - 1) * (stages - 2) // 2
-        return (batch.num_micro_batches * floor.work_ns + waits) // stages
-
     def ideal_ns(self, num_devices: int) -> int:
         """Return a step time that no plan undercuts: all useful FLOP at the best rate of any kernel."""
         setting, pace = self.setting, self.setting.framework.pace
@@ -191,27 +167,18 @@ class CostModel:
     def passes(self, mesh: Mesh, micro_batch_size: int) -> Mapping[Layer, LayerPasses[Tally]]:
         """Return the passes of every layer on a mesh."""
         cut = self.cut(mesh, micro_batch_size)
-        links = MeshLinks(group=self.group, collectives=self.collectives, mesh=self._here(mesh))
+        links = self.links(mesh)
         members = self._cut_members(cut, links, cut_key(links.mesh, micro_batch_size))
         return {
             layer: passes
-            for name, layers in self._members.items()
+            for name, layers in self.members.items()
             for layer, passes in zip(layers, members[name], strict=True)
         }
 
-    def _make_floor(self, mesh: Mesh, micro_batch_size: int) -> "_Floor":
-        links = MeshLinks(group=self.group, collectives=self.collectives, mesh=mesh)
-        key = cut_key(mesh, micro_batch_size)
-        members = self._cut_members(self.cut(mesh, micro_batch_size), links, key)
-        each = [sum(map(_floor_ns, members[number])) for number, _ in enumerate(self.setting.body.classes)]
-        ends = sum(map(_floor_ns, (*members["first"], *members["last"])))
-        work = sum(each[number] * count for number, count in Counter(self.setting.body.sequence).items())
-        return _Floor(least_ns=min(each), work_ns=work + ends)
-
     def costs(self, layout: Layout) -> LayoutCosts:
         """Return the figures behind a layout's problem, with their causes."""
-        ground = self.ground(layout.mesh, layout.batch.micro_batch_size)
-        framework = self.setting.framework
+        schedule, framework = layout.schedule.name, self.setting.framework
+        ground = self.ground(layout.mesh, layout.batch.micro_batch_size, ends_meet=schedule.folds)
         replicas = replicas_of(
             ground.links,
             layout.sharding,
@@ -248,6 +215,7 @@ class CostModel:
             + max(part.staged_bytes for part in parts),
             capacity_bytes=self.group.device.memory_bytes,
             fragmentation_fraction=footprint.fragmentation_fraction,
+            is_split=schedule.splits_backward,
         )
 
     def cut(self, mesh: Mesh, micro_batch_size: int) -> Cut:
@@ -271,18 +239,21 @@ class CostModel:
 
     # --- parts ---------------------------------------------------------------------------------
 
-    def ground(self, mesh: Mesh, micro_batch_size: int) -> Ground:
-        """Return what all layouts of a mesh with a micro-batch size share."""
-        key = (mesh, micro_batch_size)
+    def ground(self, mesh: Mesh, micro_batch_size: int, *, ends_meet: bool = False) -> Ground:
+        """Return what all layouts of a mesh with a micro-batch size share.
+
+        Where the ``ends_meet`` the last chunk is on the first one's stage, and ties nothing over stages.
+        """
+        key = (mesh, micro_batch_size, ends_meet)
         if key not in self._grounds:
-            self._grounds[key] = self._make_ground(mesh, micro_batch_size)
+            self._grounds[key] = self._make_ground(mesh, micro_batch_size, ends_meet=ends_meet)
         return self._grounds[key]
 
-    def _make_ground(self, mesh: Mesh, micro_batch_size: int) -> Ground:
+    def _make_ground(self, mesh: Mesh, micro_batch_size: int, *, ends_meet: bool) -> Ground:
         cut = self.cut(mesh, micro_batch_size)
-        links = MeshLinks(group=self.group, collectives=self.collectives, mesh=self._here(mesh))
+        links = self.links(mesh)
         key = cut_key(links.mesh, micro_batch_size)
-        tied = self._tied_parameters(cut) if mesh.pipeline_parallel > 1 else {}
+        tied = self._tied_parameters(cut) if mesh.pipeline_parallel > 1 and not ends_meet else {}
         activation = max(unit[-1].output_bytes(cut) for unit in self.setting.body.classes)
         scatters = self.setting.framework.scatters_transfers and not mesh.sequence_parallel
         trained_tied = tied.get("last", 0) if self._trains_embedding else 0
@@ -294,7 +265,7 @@ class CostModel:
             tied_parameters=tied,
             cut_key=key,
             transfer=links.to_next_stage(activation, scattered=scatters),
-            between_passes=self._between_passes(mesh),
+            between_passes=self.between_passes(mesh),
             barrier=constant(
                 self.setting.framework.pace.step_seconds,
                 cause=Cause.OVERHEAD,
@@ -322,7 +293,7 @@ class CostModel:
         """Return the parameters that members hold as well when what they are tied to is on another stage."""
         return {
             name: max((layer.tied_local_parameters(cut) for layer in layers), default=0)
-            for name, layers in self._members.items()
+            for name, layers in self.members.items()
             if name != "first"
         }
 
@@ -334,7 +305,7 @@ class CostModel:
             clock = self._clock(links)
             self._passes[key] = {
                 name: tuple(self._passes_of(layer, cut, clock, links.mesh) for layer in layers)
-                for name, layers in self._members.items()
+                for name, layers in self.members.items()
             }
         return self._passes[key]
 
@@ -342,31 +313,55 @@ class CostModel:
         self, layer: Layer, cut: Cut, clock: LayerClock[Estimate, Tally], mesh: Mesh
     ) -> LayerPasses[Tally]:
         """Return the passes of one layer; how experts are spread matters to layers that have some."""
+        own, key = self.layer_cut(layer, cut, mesh)
+        if key not in self._layer_passes:
+            self._layer_passes[key] = clock.passes(layer, own)
+        return self._layer_passes[key]
+
+    def layer_cut(self, layer: Layer, cut: Cut, mesh: Mesh) -> tuple[Cut, LayerKey]:
+        """Return a cut as far as it matters to a layer, and what decides its passes on a mesh."""
         if layer not in self._axes:
             has_experts = any(split.axis in EXPERT_AXES for split in layer.splits)
             self._axes[layer] = DENSE_AXES + EXPERT_AXES if has_experts else DENSE_AXES
         axes = self._axes[layer]
         own = cut if EXPERT_AXES[0] in axes else replace(cut, expert_parallel=1, expert_tensor_parallel=1)
-        key = (layer, own, tuple(axis_stride(mesh, axis) for axis in axes), clock.added_launch_seconds)
-        if key not in self._layer_passes:
-            self._layer_passes[key] = clock.passes(layer, own)
-        return self._layer_passes[key]
+        strides = tuple(axis_stride(mesh, axis) for axis in axes)
+        return own, (layer, own, strides, self._added_launch_seconds(mesh))
+
+    def _added_launch_seconds(self, mesh: Mesh) -> Seconds:
+        """Return the host time that each launch takes longer in a pipeline."""
+        added = self.setting.framework.pace.pipelined_launch_seconds * mesh.tensor_parallel
+        return added if mesh.pipeline_parallel > 1 else 0.0
 
     def _clock(self, links: MeshLinks) -> LayerClock[Estimate, Tally]:
+        ledger = Tallies(launch_relative_error=self.corrections.error(Kind.HOST, LAUNCH_RELATIVE_ERROR))
+        return self.clock(links.mesh, self.kernels, links.layer_collective, ledger)
+
+    def clock(
+        self,
+        mesh: Mesh,
+        kernels: KernelClock[Timed],
+        collectives: CollectiveClock[Timed],
+        ledger: Ledger[Timed, Amount],
+    ) -> LayerClock[Timed, Amount]:
+        """Return what times layers on a mesh, by some clocks and books."""
         framework, generation = self.setting.framework, self.group.device.architecture.split(" ")[0]
-        is_pipelined = links.mesh.pipeline_parallel > 1
-        added = framework.pace.pipelined_launch_seconds * links.mesh.tensor_parallel
+        is_pipelined = mesh.pipeline_parallel > 1
         return LayerClock(
-            kernels=self.kernels,
-            collectives=links.layer_collective,
-            ledger=Tallies(launch_relative_error=self.corrections.error(Kind.HOST, LAUNCH_RELATIVE_ERROR)),
+            kernels=kernels,
+            collectives=collectives,
+            ledger=ledger,
             framework=framework,
             attention_pace=framework.pace.attention(generation),
-            added_launch_seconds=added if is_pipelined else 0.0,
+            product_pace=framework.pace.in_format(self.setting.job.precision),
+            added_launch_seconds=self._added_launch_seconds(mesh),
             kept_fraction=framework.footprint.pipelined_kept_fraction if is_pipelined else 0.0,
             contention_fraction=self.facts.contention_fraction,
-            host=self.host,
         )
+
+    def links(self, mesh: Mesh) -> MeshLinks:
+        """Return the communication of the part of a mesh that sits on this group."""
+        return MeshLinks(group=self.group, collectives=self.collectives, mesh=self._here(mesh))
 
     def _part(
         self, name: Member, way: LayerWay, ground: Ground, replicas: Replicas, *, on_host: HostShares
@@ -380,9 +375,7 @@ class CostModel:
         if key not in self._parts:
             held = self._held_by(name, ground, tied=tied)
             run = self._run(name, way.recompute, ground)
-            is_sharded = replicas.dense.sharding.gradients > 1
-            host = unit_host(self.host, is_layer=isinstance(name, int), is_sharded=is_sharded)
-            part = self._shared_part(run, replicas, held=held, host=host)
+            part = self._shared_part(run, replicas, held=held)
             whole = self._whole_gradients(name, ground.cut, replicas.dense.sharding)
             part = replace(part, states=part.states + whole)
             if on_host.is_any or way.activations:
@@ -418,7 +411,7 @@ class CostModel:
         framework = self.setting.framework
         if not framework.keeps_whole_embedding_gradients or sharding.gradients > 1:
             return StateBytes()
-        tables = (layer for layer in self._members[name] if layer.kind == EMBEDDING)
+        tables = (layer for layer in self.members[name] if layer.kind == EMBEDDING)
         beyond = sum(max(table.parameters - table.local_parameters(cut), 0) for table in tables)
         return StateBytes(gradients=self.widths.gradient * beyond)
 
@@ -434,11 +427,17 @@ class CostModel:
         """Return layers that run one after the other, however their replicas are kept equal."""
         key = (name, recompute, ground.cut_key)
         if key not in self._runs:
-            clock = self._clock(ground.links)
-            self._runs[key] = Run.of([clock.cost(passes, recompute) for passes in ground.members[name]])
+            clock, members = self._clock(ground.links), ground.members[name]
+            costs = [clock.cost(passes, recompute) for passes in members]
+            run = Run.of(costs)
+            if self.setting.framework.splits_backward:
+                pairs = zip(members, costs, strict=True)
+                parts = [split_backward(clock, passes, cost) for passes, cost in pairs]
+                run = replace(run, split=SplitBackward.together(parts))
+            self._runs[key] = run
         return self._runs[key]
 
-    def _shared_part(self, run: Run, replicas: Replicas, *, held: Holdings, host: UnitHost) -> PartCost:
+    def _shared_part(self, run: Run, replicas: Replicas, *, held: Holdings) -> PartCost:
         """Return layers that run so, and hold so much, with what their replicas exchange."""
         forward, backward = run.forward, run.backward
         shares = [
@@ -456,12 +455,13 @@ class CostModel:
             for holding, part, share in shares
         ]
         return PartCost(
-            forward=total((forward, *in_forward, host.forward)),
-            backward=total((backward, *in_backward, host.backward)),
+            forward=total((forward, *in_forward)),
+            backward=total((backward, *in_backward)),
             saved_bytes=run.saved_bytes,
             working_bytes=run.working_bytes,
             logits_bytes=run.logits_bytes,
             gathered_input_bytes=run.gathered_input_bytes,
+            split=run.split,
             gathered_bytes=sum(self.states.gathered_bytes(holding) for holding, _, _ in shares),
             trained_parameters=held.dense.trained.parameters + held.experts.trained.parameters,
             states=sum(
@@ -472,10 +472,7 @@ class CostModel:
                 StateBytes(),
             ),
             optimizer=total(
-                (
-                    *(self.states.update(holding.trained, share.sharding) for holding, _, share in shares),
-                    host.update,
-                )
+                self.states.update(holding.trained, share.sharding) for holding, _, share in shares
             ),
             gather=total(share.gather_per_step(holding.trained.parameters) for holding, _, share in shares),
             reduce=total(share.reduction_per_step(holding.reduced) for holding, _, share in shares),
@@ -491,7 +488,7 @@ class CostModel:
     def _trains_embedding(self) -> bool:
         """Whether the first layers train anything; what is tied to them follows."""
         whole = Cut(micro_batch_size=1, sequence_length=1)
-        return any(holdings(layer, whole).dense.trained.parameters for layer in self._members["first"])
+        return any(holdings(layer, whole).dense.trained.parameters for layer in self.members["first"])
 
     def _state_costs(self) -> StateCosts:
         job = self.setting.job
@@ -512,20 +509,13 @@ class CostModel:
             vector_flops_per_second=self.group.device.peak_flops_per_second.get("fp32"),
         )
 
-    def _between_passes(self, mesh: Mesh) -> Tally:
+    def between_passes(self, mesh: Mesh) -> Tally:
+        """Return what every pass of a pipelined stage takes besides its layers."""
         if mesh.pipeline_parallel == 1:
             return NOTHING
         seconds = self.setting.framework.pace.pass_seconds
         error = self.corrections.error(Kind.HOST, HOST_ERROR)
         return constant(seconds, cause=Cause.PIPELINE, relative_error=error)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Floor:
-    """Both passes of the cheapest counted layer, and of the whole chain, at the least."""
-
-    least_ns: int
-    work_ns: int
 
 
 def _paced(setting: Setting, facts: MachineFacts, corrections: Corrections) -> Setting:
@@ -538,6 +528,8 @@ def _paced(setting: Setting, facts: MachineFacts, corrections: Corrections) -> S
     return replace(setting, framework=replace(setting.framework, pace=corrected))
 
 
-def _floor_ns(layer: LayerPasses[Tally]) -> int:
-    """Return both passes of a layer, rounded down: never above what a problem counts for them."""
-    return max(layer.forward.nanoseconds + layer.backward.nanoseconds - ROUNDING_NS, 0)
+def _between(between_ns: int, *, is_split: bool) -> FixedPart:
+    """Return what every pass of a pipelined stage takes besides its layers; a split backward pass is two."""
+    if not is_split:
+        return FixedPart(forward_ns=between_ns, backward_ns=between_ns)
+    return FixedPart(forward_ns=between_ns, backward_ns=2 * between_ns, weight_ns=between_ns)

@@ -7,7 +7,7 @@ the oracle compute exactly the same numbers.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.cost.schedules import PipelineShape, memory_moments
+from planner.cost.schedules import Moment, PipelineShape, memory_moments
 from planner.strategy import Recompute
 
 
@@ -16,7 +16,9 @@ class LayerOption:
     """One way to run one of the counted layers.
 
     ``saved_bytes`` per micro-batch stay until backward, ``host_saved_bytes`` on the host; ``working_bytes``
-    live only while the layer's backward pass (or its recomputation) runs.
+    live only while the layer's backward pass (or its recomputation) runs. ``weight_ns`` is the part of
+    ``backward_ns`` that makes gradients of weights; where that is a pass of its own, ``held_bytes`` per
+    micro-batch stay from the gradient of the inputs until then.
     """
 
     recompute: Recompute
@@ -27,6 +29,8 @@ class LayerOption:
     activations: float = 0.0
     """Share of what the layer keeps that is on the host."""
     host_saved_bytes: int = 0
+    weight_ns: int = 0
+    held_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +61,8 @@ class FixedPart:
     gather_ns: int = 0
     reduce_ns: int = 0
     host_bytes: int = 0
+    weight_ns: int = 0
+    held_bytes: int = 0
 
     def __add__(self, other: "FixedPart") -> "FixedPart":
         """Return both parts in one chunk; working memory is reused, the rest adds up."""
@@ -70,6 +76,8 @@ class FixedPart:
             gather_ns=self.gather_ns + other.gather_ns,
             reduce_ns=self.reduce_ns + other.reduce_ns,
             host_bytes=self.host_bytes + other.host_bytes,
+            weight_ns=self.weight_ns + other.weight_ns,
+            held_bytes=self.held_bytes + other.held_bytes,
         )
 
 
@@ -82,6 +90,9 @@ class PipelineProblem:
     gradients. ``sequence`` names the class of each counted layer in the order of execution; every class
     has as many options. ``every`` rides on each chunk, ``first`` and ``last`` on the first and the last
     one.
+
+    Where the schedule makes gradients of weights in passes of their own, ``backward_ns`` of layers and fixed
+    parts is what both passes take together, and ``weight_ns`` the second one's part.
 
     ``transfer_ns`` is one activation's way to the next stage, ``boundaries_ns`` that from each stage to
     the one after it (from the last to the first) where they differ; a blocking transfer occupies its
@@ -194,6 +205,8 @@ class ChunkCosts:
     optimizer_ns: int
     gather_ns: int
     reduce_ns: int
+    weight_ns: int = 0
+    held_bytes: int = 0
 
 
 def chunk_costs(problem: PipelineProblem, assignment: Assignment) -> tuple[ChunkCosts, ...]:
@@ -215,15 +228,21 @@ def costs_of_chunk(problem: PipelineProblem, chunk: int, counts: Sequence[int]) 
         optimizer_ns=part.optimizer_ns + sum(count * layers.optimizer_ns for count, layers, _ in used),
         gather_ns=part.gather_ns + sum(count * layers.gather_ns for count, layers, _ in used),
         reduce_ns=part.reduce_ns + sum(count * layers.reduce_ns for count, layers, _ in used),
+        weight_ns=part.weight_ns + sum(count * option.weight_ns for count, _, option in used),
+        held_bytes=part.held_bytes + sum(count * option.held_bytes for count, _, option in used),
     )
 
 
 def stage_peak_bytes(problem: PipelineProblem, costs: Sequence[ChunkCosts], stage: int) -> int:
     """Return the most bytes that a device of a stage holds at any moment of a step."""
-    own = costs[stage :: problem.shape.num_stages]
+    own = costs[problem.shape.own(stage)]
     static = problem.base_bytes + sum(chunk.static_bytes for chunk in own)
-    return static + max(
-        sum(count * chunk.saved_bytes for count, chunk in zip(moment.saved, own, strict=True))
-        + (own[moment.turn].working_bytes if moment.backward else 0)
-        for moment in memory_moments(problem.shape, stage)
-    )
+    return static + max(moment_bytes(moment, own) for moment in memory_moments(problem.shape, stage))
+
+
+def moment_bytes(moment: Moment, own: Sequence[ChunkCosts]) -> int:
+    """Return what a stage's own chunks hold at a moment besides their states."""
+    held = sum(count * chunk.saved_bytes for count, chunk in zip(moment.saved, own, strict=True))
+    if moment.waiting:
+        held += sum(count * chunk.held_bytes for count, chunk in zip(moment.waiting, own, strict=True))
+    return held + (own[moment.turn].working_bytes if moment.backward else 0)

@@ -52,7 +52,7 @@ class PlacedLayout:
         if all(stage.problem is self.problem for stage in self.stages):
             return chunk_costs(self.problem, assignment)
         return tuple(
-            costs_of_chunk(self.stages[chunk % len(self.stages)].problem, chunk, counts)
+            costs_of_chunk(self.stages[self.problem.shape.stage_of(chunk)].problem, chunk, counts)
             for chunk, counts in enumerate(assignment)
         )
 
@@ -135,7 +135,8 @@ class _JoinedGroups:
 
         It is the slower one of both directions. One chunk per stage sends nothing from the last to the first.
         """
-        around = self.layout.schedule.virtual_stages > 1
+        schedule = self.layout.schedule
+        around = schedule.virtual_stages > 1 and not schedule.name.folds
         following = (*self.node_groups[1:], self.node_groups[0])
         ways = []
         for stage, (here, there) in enumerate(zip(self.node_groups, following, strict=True)):
@@ -166,7 +167,7 @@ class _JoinedGroups:
     def _tied(self, costs: dict[str, LayoutCosts]) -> Tally:
         """Return the sum of a tied embedding's gradients over the first and the last stage."""
         first, last = self.node_groups[0], self.node_groups[-1]
-        if first == last:
+        if first == last or self.layout.schedule.name.folds:
             return costs[first].tied
         mesh, size = self.layout.mesh, self.layout.batch.micro_batch_size
         tied_bytes = self.models[first].ground(mesh, size).tied_bytes

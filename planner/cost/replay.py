@@ -15,15 +15,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.cost.pipeline import ChunkCosts, PipelineProblem
-from planner.cost.schedules import Pass, stage_orders
+from planner.cost.schedules import (
+    BACKWARD,
+    FORWARD,
+    INPUT,
+    WEIGHT,
+    Pass,
+    PipelineShape,
+    lane_sources,
+    last_kinds,
+    stage_orders,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Replay:
     """One replayed step; all times are whole nanoseconds from the step's first barrier.
 
-    ``forward_end_ns[chunk][micro_batch]`` and ``backward_end_ns`` hold the ends of the passes (a
-    blocking send included), ``gather_end_ns`` and ``reduce_end_ns`` one end per chunk,
+    ``pass_end_ns[lane][micro_batch]`` hold the ends of the passes (a blocking send included; -1 for a
+    micro-batch that has no pass of a kind), ``gather_end_ns`` and ``reduce_end_ns`` one end per chunk,
     ``update_end_ns`` and ``stage_end_ns`` one per stage.
     """
 
@@ -31,16 +41,19 @@ class Replay:
     costs: tuple[ChunkCosts, ...]
     update_end_ns: tuple[int, ...]
     gather_end_ns: tuple[int, ...]
-    forward_end_ns: tuple[tuple[int, ...], ...]
-    backward_end_ns: tuple[tuple[int, ...], ...]
+    pass_end_ns: tuple[tuple[int, ...], ...]
     reduce_end_ns: tuple[int, ...]
     stage_end_ns: tuple[int, ...]
     makespan_ns: int
 
     def end_ns(self, step: Pass) -> int:
         """Return when a pass ends."""
-        ends = self.backward_end_ns if step.backward else self.forward_end_ns
-        return ends[step.chunk][step.micro_batch]
+        return self.pass_end_ns[self.problem.shape.lane(step.kind, step.chunk)][step.micro_batch]
+
+    def start_ns(self, step: Pass) -> int:
+        """Return when a pass starts."""
+        cost = self.costs[step.chunk]
+        return self.end_ns(step) - occupied_ns(self.problem, step.chunk, cost, kind=step.kind)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,15 +72,14 @@ def replay(problem: PipelineProblem, costs: Sequence[ChunkCosts]) -> Replay:
     """
     updated = update_ends(problem, costs)
     gathered = gather_ends(problem, costs, updated)
-    forward_ends, backward_ends = _pass_ends(problem, costs, updated, gathered)
-    finished = finish(problem, costs, [ends[-1] for ends in backward_ends])
+    ends = _pass_ends(problem, costs, updated, gathered)
+    finished = finish(problem, costs, _done(problem.shape, ends))
     return Replay(
         problem=problem,
         costs=tuple(costs),
         update_end_ns=tuple(updated),
         gather_end_ns=tuple(gathered),
-        forward_end_ns=tuple(map(tuple, forward_ends)),
-        backward_end_ns=tuple(map(tuple, backward_ends)),
+        pass_end_ns=tuple(map(tuple, ends)),
         reduce_end_ns=finished.reduce_end_ns,
         stage_end_ns=finished.stage_end_ns,
         makespan_ns=finished.makespan_ns,
@@ -79,20 +91,46 @@ def transfer_after_ns(problem: PipelineProblem, chunk: int, *, backward: bool) -
     last, stages = 0 if backward else problem.shape.num_chunks - 1, problem.shape.num_stages
     if chunk == last or stages == 1:
         return 0
+    before = chunk - backward
+    if before == stages - 1 and problem.shape.schedule.folds:
+        return 0  # the two chunks in the middle of a fold are on one stage
     if not problem.boundaries_ns:
         return problem.transfer_ns
-    return problem.boundaries_ns[(chunk - backward) % stages]
+    if problem.shape.schedule.folds:
+        return problem.boundaries_ns[min(before, 2 * stages - 2 - before)]
+    return problem.boundaries_ns[before % stages]
 
 
-def occupied_ns(problem: PipelineProblem, chunk: int, cost: ChunkCosts, *, backward: bool) -> int:
+def work_ns(cost: ChunkCosts, kind: int) -> int:
+    """Return how long a pass of a kind works."""
+    if kind == FORWARD:
+        return cost.forward_ns
+    if kind == BACKWARD:
+        return cost.backward_ns
+    return cost.weight_ns if kind == WEIGHT else cost.backward_ns - cost.weight_ns
+
+
+def occupied_ns(problem: PipelineProblem, chunk: int, cost: ChunkCosts, *, kind: int) -> int:
     """Return how long a pass keeps its stage busy: a blocking send included."""
-    work = cost.backward_ns if backward else cost.forward_ns
-    return work + (transfer_after_ns(problem, chunk, backward=backward) if problem.transfer_blocks else 0)
+    if not problem.transfer_blocks or kind == WEIGHT:
+        return work_ns(cost, kind)
+    return work_ns(cost, kind) + transfer_after_ns(problem, chunk, backward=kind != FORWARD)
 
 
-def flight_ns(problem: PipelineProblem, chunk: int, *, backward: bool) -> int:
+def flight_ns(problem: PipelineProblem, chunk: int, *, kind: int) -> int:
     """Return the time from a pass's end to its output's arrival on the next stage."""
-    return 0 if problem.transfer_blocks else transfer_after_ns(problem, chunk, backward=backward)
+    if problem.transfer_blocks or kind == WEIGHT:
+        return 0
+    return transfer_after_ns(problem, chunk, backward=kind != FORWARD)
+
+
+def lanes(shape: PipelineShape) -> list[tuple[int, int]]:
+    """Return the chunk and the kind of every lane, in order."""
+    chunks = range(shape.num_chunks)
+    found = [(chunk, kind) for chunk in chunks for kind in (FORWARD, BACKWARD)]
+    if shape.schedule.splits_backward:
+        found += [(chunk, kind) for chunk in chunks for kind in (INPUT, WEIGHT)]
+    return found
 
 
 def gather_floor_ns(problem: PipelineProblem, cost: ChunkCosts, gather_end_ns: int) -> int:
@@ -104,24 +142,25 @@ def gather_floor_ns(problem: PipelineProblem, cost: ChunkCosts, gather_end_ns: i
 
 def reduce_order(problem: PipelineProblem, stage: int) -> list[int]:
     """Return a stage's chunks in the order in which their gradients are complete."""
-    return list(range(stage, problem.shape.num_chunks, problem.shape.num_stages))[::-1]
+    return list(problem.shape.chunks_of(stage))[::-1]
 
 
 def update_ends(problem: PipelineProblem, costs: Sequence[ChunkCosts]) -> list[int]:
     """Return when each stage has updated its parameters."""
-    p = problem.shape.num_stages
-    return [problem.barrier_ns + sum(cost.optimizer_ns for cost in costs[stage::p]) for stage in range(p)]
+    own = map(problem.shape.own, range(problem.shape.num_stages))
+    return [problem.barrier_ns + sum(cost.optimizer_ns for cost in costs[chunks]) for chunks in own]
 
 
 def gather_ends(
     problem: PipelineProblem, costs: Sequence[ChunkCosts], update_end_ns: Sequence[int]
 ) -> list[int]:
     """Return when each chunk's updated parameters are gathered."""
-    ends: list[int] = []
-    for chunk, cost in enumerate(costs):
-        p = problem.shape.num_stages
-        before = ends[chunk - p] if chunk >= p else update_end_ns[chunk]
-        ends.append(before + cost.gather_ns)
+    ends = [0] * len(costs)
+    for stage, updated in enumerate(update_end_ns):
+        now = updated
+        for chunk in problem.shape.chunks_of(stage):
+            now += costs[chunk].gather_ns
+            ends[chunk] = now
     return ends
 
 
@@ -131,13 +170,13 @@ def first_starts(
     """Return when each stage's passes may start: after all gathers where nothing overlaps."""
     if problem.gather_overlaps:
         return list(update_end_ns)
-    return list(gather_end_ns[len(gather_end_ns) - problem.shape.num_stages :])
+    return [gather_end_ns[problem.shape.chunks_of(i)[-1]] for i in range(problem.shape.num_stages)]
 
 
 def finish(problem: PipelineProblem, costs: Sequence[ChunkCosts], done_ns: Sequence[int]) -> Finish:
-    """Return the end of a step whose chunks' last backward passes end at ``done_ns``.
+    """Return the end of a step whose chunks' gradients are complete at ``done_ns``.
 
-    The last pass of a stage is the last backward pass of its first chunk.
+    The last pass of a stage completes those of its first chunk.
     """
     stages = range(problem.shape.num_stages)
     reduced = _reduce_ends(problem, costs, done_ns)
@@ -146,20 +185,25 @@ def finish(problem: PipelineProblem, costs: Sequence[ChunkCosts], done_ns: Seque
     return Finish(reduce_end_ns=tuple(reduced), stage_end_ns=tuple(ends), makespan_ns=max(*ends, joined))
 
 
+def _done(shape: PipelineShape, ends: Sequence[Sequence[int]]) -> list[int]:
+    """Return when the last pass that adds to a chunk's gradients ends."""
+    kinds = (BACKWARD, WEIGHT) if shape.schedule.splits_backward else (BACKWARD,)
+    return [max(max(ends[shape.lane(kind, c)]) for kind in kinds) for c in range(shape.num_chunks)]
+
+
 def _pass_ends(
     problem: PipelineProblem,
     costs: Sequence[ChunkCosts],
     update_end_ns: Sequence[int],
     gather_end_ns: Sequence[int],
-) -> tuple[list[list[int]], list[list[int]]]:
-    p, count = problem.shape.num_stages, problem.shape.num_chunks
-    orders = stage_orders(problem.shape)
-    chunks = range(count)
-    # Indexed by twice the chunk, plus one for backward passes.
-    ends = [[-1] * problem.shape.num_micro_batches for _ in range(2 * count)]
-    work = [occupied_ns(problem, c, costs[c], backward=back) for c in chunks for back in (False, True)]
-    flight = [flight_ns(problem, c, backward=back) for c in chunks for back in (False, True)]
-    floors = [gather_floor_ns(problem, costs[c], gather_end_ns[c]) for c in chunks]
+) -> list[list[int]]:
+    shape, p = problem.shape, problem.shape.num_stages
+    orders, apart = stage_orders(shape), 2 * shape.num_chunks - INPUT
+    sources, others = lane_sources(shape)
+    ends = [[-1] * shape.num_micro_batches for _ in range(shape.num_lanes)]
+    work = [occupied_ns(problem, c, costs[c], kind=kind) for c, kind in lanes(shape)]
+    flight = [flight_ns(problem, c, kind=kind) for c, kind in lanes(shape)]
+    floors = [gather_floor_ns(problem, cost, end) for cost, end in zip(costs, gather_end_ns, strict=True)]
     free = first_starts(problem, update_end_ns, gather_end_ns)
     positions = [0] * p
     ready = list(range(p))[::-1]
@@ -169,16 +213,19 @@ def _pass_ends(
         order, started_at, now = orders[stage], positions[stage], free[stage]
         position = started_at
         while position < len(order):
-            backward, chunk, micro_batch = order[position]
-            lane = 2 * chunk + backward
-            source = lane + 2 if backward else lane - 2
-            if 0 <= source < 2 * count:
+            kind, chunk, micro_batch = order[position]
+            lane = 2 * chunk + kind if kind < INPUT else apart + 2 * chunk + kind
+            source = sources[lane]
+            if source >= 0:
                 arrival = ends[source][micro_batch]
                 if arrival < 0:
-                    break
+                    source = others[lane]
+                    if source < 0 or ends[source][micro_batch] < 0:
+                        break
+                    arrival = ends[source][micro_batch]
                 now = max(now, arrival + flight[source])
             now += work[lane]
-            if micro_batch == 0 and not backward:
+            if micro_batch == 0 and kind == FORWARD:
                 now = max(now, floors[chunk])
             ends[lane][micro_batch] = now
             position += 1
@@ -187,7 +234,12 @@ def _pass_ends(
             ready.extend({(stage - 1) % p, (stage + 1) % p} - {stage})
     if any(position < len(order) for position, order in zip(positions, orders, strict=True)):
         raise ValueError(f"the stages of {problem.shape} wait for each other for ever")
-    return ends[::2], ends[1::2]
+    return ends
+
+
+def last_ns(problem: PipelineProblem, chunk: int, cost: ChunkCosts) -> int:
+    """Return how long the last pass that adds to a chunk's gradients keeps its stage busy."""
+    return occupied_ns(problem, chunk, cost, kind=last_kinds(problem.shape)[chunk])
 
 
 def _reduce_ends(problem: PipelineProblem, costs: Sequence[ChunkCosts], done_ns: Sequence[int]) -> list[int]:
@@ -198,7 +250,7 @@ def _reduce_ends(problem: PipelineProblem, costs: Sequence[ChunkCosts], done_ns:
             cost = costs[chunk]
             if cost.reduce_ns and problem.reduce_overlaps:
                 done = done_ns[chunk]
-                start = done - occupied_ns(problem, chunk, cost, backward=True)
+                start = done - last_ns(problem, chunk, cost)
                 end = max(max(end, start) + cost.reduce_ns, done + problem.reduce_bucket_ns)
             else:
                 end += cost.reduce_ns

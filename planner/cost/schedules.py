@@ -1,53 +1,39 @@
 """The fixed order of forward and backward passes on each stage, for every pipeline schedule.
 
-Chunks are numbered in forward order, 0 to p v - 1; chunk c sits on stage c mod p. An order is what
-one stage executes from the first to the last pass of a step.
+An order is what one stage executes from the first to the last pass of a step.
 """
 
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import NamedTuple
 
+from planner.cost.pipeline_shape import (
+    BACKWARD,
+    FORWARD,
+    INPUT,
+    WEIGHT,
+    Pass,
+    PassKind,
+    PipelineShape,
+)
+from planner.cost.zero_bubble import zero_bubble_order
 from planner.strategy import ScheduleName
 
-
-class Pass(NamedTuple):
-    """One forward or backward pass of one micro-batch through one chunk.
-
-    A tuple, because a step may have a hundred thousand of them.
-    """
-
-    backward: bool
-    chunk: int
-    micro_batch: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PipelineShape:
-    """What fixes the orders: schedule, p stages, v chunks per stage, m micro-batches.
-
-    ``group_size`` micro-batches go through one chunk before the next one's turn (interleaved only;
-    default p).
-    """
-
-    schedule: ScheduleName
-    num_stages: int
-    virtual_stages: int
-    num_micro_batches: int
-    group_size: int | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse counts below one and chunks without a schedule that can run them."""
-        if min(self.num_stages, self.virtual_stages, self.num_micro_batches) < 1:
-            raise ValueError(f"stages, virtual stages and micro-batches must be positive: {self}")
-        if (self.virtual_stages > 1) != (self.schedule is ScheduleName.INTERLEAVED):
-            raise ValueError(f"{self.schedule} does not run {self.virtual_stages} virtual stages")
-
-    @property
-    def num_chunks(self) -> int:
-        """Chunks of all stages together."""
-        return self.num_stages * self.virtual_stages
+__all__ = [
+    "BACKWARD",
+    "FORWARD",
+    "INPUT",
+    "WEIGHT",
+    "Moment",
+    "Pass",
+    "PassKind",
+    "PipelineShape",
+    "lane_sources",
+    "last_kinds",
+    "memory_moments",
+    "stage_orders",
+    "warm_up_passes",
+]
 
 
 @lru_cache(maxsize=64)
@@ -56,12 +42,16 @@ def stage_orders(shape: PipelineShape) -> tuple[tuple[Pass, ...], ...]:
 
     1F1B: Narayanan et al., SC21, section 2.2.1. Interleaved: the same section 2.2.2, with the
     warm-up that Megatron-core and torch.distributed.pipelining both use,
-    2 (p - i - 1) + (v - 1) g passes on stage i.
+    2 (p - i - 1) + (v - 1) g passes on stage i. Breadth-first: Lamy-Poirier (arXiv 2211.05953), each chunk's
+    backward passes from the last micro-batch to the first as torch's ScheduleLoopedBFS runs them.
+    Zero-bubble schedules: see `planner.cost.zero_bubble`.
     """
     return tuple(_stage_order(shape, stage) for stage in range(shape.num_stages))
 
 
 def _stage_order(shape: PipelineShape, stage: int) -> tuple[Pass, ...]:
+    if shape.schedule.splits_backward:
+        return zero_bubble_order(shape, stage)
     forwards = _forward_sequence(shape, stage)
     backwards = _backward_sequence(shape, stage)
     warm_up = min(warm_up_passes(shape, stage), len(forwards))
@@ -74,18 +64,19 @@ def warm_up_passes(shape: PipelineShape, stage: int) -> int:
     """Return how many forward passes precede the alternation of passes, were there enough of them."""
     distance = shape.num_stages - stage - 1
     match shape.schedule:
-        case ScheduleName.GPIPE:
-            return shape.num_micro_batches
+        case ScheduleName.GPIPE | ScheduleName.BREADTH_FIRST:
+            return shape.num_micro_batches * shape.virtual_stages
         case ScheduleName.ONE_FORWARD_ONE_BACKWARD:
             return distance
         case ScheduleName.INTERLEAVED:
             return 2 * distance + (shape.virtual_stages - 1) * (shape.group_size or shape.num_stages)
+    raise ValueError(f"{shape.schedule} does not alternate passes after a warm-up")
 
 
 def _forward_sequence(shape: PipelineShape, stage: int) -> list[Pass]:
     chunks = range(stage, shape.num_chunks, shape.num_stages)
     return [
-        Pass(False, chunk, micro_batch)  # noqa: FBT003 - by position: keywords take twice the time
+        Pass(FORWARD, chunk, micro_batch)
         for group in _micro_batch_groups(shape)
         for chunk in chunks
         for micro_batch in group
@@ -94,30 +85,70 @@ def _forward_sequence(shape: PipelineShape, stage: int) -> list[Pass]:
 
 def _backward_sequence(shape: PipelineShape, stage: int) -> list[Pass]:
     chunks = range(stage, shape.num_chunks, shape.num_stages)[::-1]
+    last_first = shape.schedule is ScheduleName.BREADTH_FIRST
     return [
-        Pass(True, chunk, micro_batch)  # noqa: FBT003 - by position: keywords take twice the time
+        Pass(BACKWARD, chunk, micro_batch)
         for group in _micro_batch_groups(shape)
         for chunk in chunks
-        for micro_batch in group
+        for micro_batch in (group[::-1] if last_first else group)
     ]
 
 
 def _micro_batch_groups(shape: PipelineShape) -> list[range]:
-    size = shape.group_size or shape.num_stages
     total = shape.num_micro_batches
+    size = shape.group_size or shape.num_stages
+    if shape.schedule is ScheduleName.BREADTH_FIRST:
+        size = total
     return [range(first, min(first + size, total)) for first in range(0, total, size)]
+
+
+@lru_cache(maxsize=64)
+def lane_sources(shape: PipelineShape) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return per lane the one whose output its passes take, and one that may have made it instead.
+
+    -1 stands for none. A gradient comes from a backward pass or from one of inputs alone.
+    """
+    sources, others = [-1] * shape.num_lanes, [-1] * shape.num_lanes
+    for chunk in range(1, shape.num_chunks):
+        sources[shape.lane(FORWARD, chunk)] = shape.lane(FORWARD, chunk - 1)
+        sources[shape.lane(BACKWARD, chunk - 1)] = shape.lane(BACKWARD, chunk)
+        if shape.schedule.splits_backward:
+            for kind in (BACKWARD, INPUT):
+                sources[shape.lane(kind, chunk - 1)] = shape.lane(BACKWARD, chunk)
+                others[shape.lane(kind, chunk - 1)] = shape.lane(INPUT, chunk)
+    return tuple(sources), tuple(others)
+
+
+@lru_cache(maxsize=64)
+def last_kinds(shape: PipelineShape) -> tuple[int, ...]:
+    """Return the kind of each chunk's last pass: the one that completes its gradients."""
+    if not shape.schedule.splits_backward:
+        return (BACKWARD,) * shape.num_chunks
+    kinds = [BACKWARD] * shape.num_chunks
+    for order in stage_orders(shape):
+        for step in order:
+            kinds[step.chunk] = step.kind
+    return tuple(kinds)
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
     """A moment of a stage's order: saved micro-batches per own chunk, and the pass under way.
 
-    ``saved`` counts the pass under way itself: a forward fills what a backward still holds.
+    ``saved`` counts the pass under way itself: a forward fills what a backward still holds. ``waiting``
+    counts micro-batches per own chunk whose weights have yet to get their gradient, that of the inputs being
+    there; empty where one backward pass makes both.
     """
 
     saved: tuple[int, ...]
     turn: int
-    backward: bool
+    kind: int
+    waiting: tuple[int, ...] = ()
+
+    @property
+    def backward(self) -> bool:
+        """Whether a pass that makes gradients is under way."""
+        return self.kind != FORWARD
 
 
 @lru_cache(maxsize=256)
@@ -125,20 +156,29 @@ def memory_moments(shape: PipelineShape, stage: int) -> tuple[Moment, ...]:
     """Return the moments of a stage at which memory can peak: those that no other one dominates.
 
     A moment dominates another when the same pass is under way and no chunk has fewer saved
-    micro-batches. ``saved`` is indexed by the stage's own chunks, 0 to v - 1.
+    micro-batches, nor fewer that wait. ``saved`` is indexed by the stage's own chunks, 0 to v - 1.
     """
-    saved = [0] * shape.virtual_stages
-    seen: dict[tuple[int, bool], set[tuple[int, ...]]] = {}
+    v = shape.virtual_stages
+    held = [0] * (2 * v if shape.schedule.splits_backward else v)
+    seen: dict[tuple[int, int], set[tuple[int, ...]]] = {}
     for step in stage_orders(shape)[stage]:
-        turn = step.chunk // shape.num_stages
-        if not step.backward:
-            saved[turn] += 1
-        seen.setdefault((turn, step.backward), set()).add(tuple(saved))
-        if step.backward:
-            saved[turn] -= 1
+        turn = shape.turn_of(step.chunk)
+        moments = seen.setdefault((turn, step.kind), set())
+        if step.kind == FORWARD:
+            held[turn] += 1
+        moments.add(tuple(held))
+        if step.kind == INPUT:
+            # While it runs it turns what was saved into what the gradient of the weights needs.
+            held[turn] -= 1
+            held[v + turn] += 1
+            moments.add(tuple(held))
+        elif step.kind == BACKWARD:
+            held[turn] -= 1
+        elif step.kind == WEIGHT:
+            held[v + turn] -= 1
     return tuple(
-        Moment(saved=counts, turn=turn, backward=backward)
-        for (turn, backward), moments in sorted(seen.items())
+        Moment(saved=counts[:v], turn=turn, kind=kind, waiting=counts[v:])
+        for (turn, kind), moments in sorted(seen.items())
         for counts in _undominated(moments)
     )
 

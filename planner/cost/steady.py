@@ -16,6 +16,7 @@ from planner.cost.replay import (
     flight_ns,
     gather_ends,
     gather_floor_ns,
+    lanes,
     occupied_ns,
     update_ends,
 )
@@ -45,11 +46,11 @@ def play_step(problem: PipelineProblem, costs: Sequence[ChunkCosts]) -> StepPath
 def _played(problem: PipelineProblem, costs: Sequence[ChunkCosts]) -> PlayedOrder:
     updated = update_ends(problem, costs)
     gathered = gather_ends(problem, costs, updated)
-    lanes = [(chunk, backward) for chunk in range(len(costs)) for backward in (False, True)]
+    passes = lanes(problem.shape)
     return play_order(
         step_order(problem.shape),
         starts_ns=first_starts(problem, updated, gathered),
-        work_ns=[occupied_ns(problem, chunk, costs[chunk], backward=back) for chunk, back in lanes],
-        flight_ns=[flight_ns(problem, chunk, backward=back) for chunk, back in lanes],
+        work_ns=[occupied_ns(problem, chunk, costs[chunk], kind=kind) for chunk, kind in passes],
+        flight_ns=[flight_ns(problem, chunk, kind=kind) for chunk, kind in passes],
         floor_ns=[gather_floor_ns(problem, cost, end) for cost, end in zip(costs, gathered, strict=True)],
     )

@@ -8,8 +8,17 @@ pass waits for a later round: then a round's ends follow from those of the round
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Final
 
-from planner.cost.schedules import PipelineShape, stage_orders, warm_up_passes
+from planner.cost.schedules import (
+    BACKWARD,
+    FORWARD,
+    WEIGHT,
+    PipelineShape,
+    lane_sources,
+    stage_orders,
+    warm_up_passes,
+)
 from planner.strategy import ScheduleName
 
 
@@ -17,7 +26,7 @@ from planner.strategy import ScheduleName
 class Segment:
     """Passes in an order in which they can be played: each after those that it waits for.
 
-    Per pass: ``lane`` is twice its chunk, plus one for a backward pass; ``source`` the lane whose
+    Per pass: ``lane`` is that of its chunk and kind (`PipelineShape.lane`); ``source`` the lane whose
     output it takes (one whose output goes nowhere where it takes none); ``before`` and ``feeding``
     are the distances, below zero, to the pass before it on its stage and to the pass whose output
     it takes (again the one before where it takes none). ``first_uses`` are the positions of the
@@ -37,10 +46,11 @@ class StepOrder:
     """All passes of a step: segments one after the other, after one entry per stage for its start.
 
     ``num_rounds`` is how often every loop is played; ``last_backward`` the distance, below zero, of
-    each chunk's last backward pass from the end of the order.
+    each chunk's last pass from the end of the order; ``stages`` names the stage of each chunk.
     """
 
     num_stages: int
+    stages: tuple[int, ...]
     segments: tuple[Segment, ...]
     num_rounds: int
     last_backward: tuple[int, ...]
@@ -63,8 +73,39 @@ def step_order(shape: PipelineShape) -> StepOrder:
 
 def _shift(shape: PipelineShape) -> int:
     """Return by how many micro-batches one round is ahead of the one before."""
-    interleaved = shape.schedule is ScheduleName.INTERLEAVED
-    return (shape.group_size or shape.num_stages) if interleaved else 1
+    takes_turns = shape.virtual_stages > 1 and not shape.schedule.folds
+    return (shape.group_size or shape.num_stages) if takes_turns else 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Steady:
+    """The middle of a zero-bubble step: where a stage comes to it, its rounds, the passes of each."""
+
+    starts: tuple[int, ...]
+    rounds: int
+    passes: int
+
+
+def _steady(shape: PipelineShape) -> _Steady:
+    """Return the rounds that the orders of `planner.cost.zero_bubble` repeat on every stage.
+
+    In each a stage waits for the others' passes of the same round or of earlier ones alone.
+    """
+    p, m, v = shape.num_stages, shape.num_micro_batches, shape.virtual_stages
+    match shape.schedule:
+        case ScheduleName.ZB_H1:
+            group = _shift(shape)
+            ahead = (v - 1) * group + p - 1
+            return _Steady(
+                starts=tuple(ahead + stage for stage in range(p)),
+                rounds=(v * (m - m % group) - ahead) // (v * group),
+                passes=3 * v * group,
+            )
+        case ScheduleName.ZB_V:
+            starts = tuple(5 * p - 3 * stage - 1 for stage in range(p))
+            return _Steady(starts=starts, rounds=m - 2 * p + 1, passes=6)
+    starts = tuple(5 * p - 3 * stage - 3 for stage in range(p))
+    return _Steady(starts=starts, rounds=m - 2 * p + 1, passes=4)
 
 
 def _regular_pairs(shape: PipelineShape) -> int:
@@ -77,11 +118,17 @@ def _spare_rounds(shape: PipelineShape) -> int:
     """Return how many rounds can be left out so that two remain."""
     if shape.schedule is ScheduleName.GPIPE:
         return shape.num_micro_batches - GPIPE_ROUNDS
+    if shape.schedule is ScheduleName.BREADTH_FIRST:
+        return 0  # a chunk's first pass waits for the first one of a chunk before: too far back
+    if shape.schedule.splits_backward:
+        return _steady(shape).rounds - ZERO_BUBBLE_ROUNDS
     return _regular_pairs(shape) // (shape.virtual_stages * _shift(shape)) - 2
 
 
-GPIPE_ROUNDS = 4
+GPIPE_ROUNDS: Final = 4
 """The first micro-batch, the one to compare with, one that is repeated, the last."""
+ZERO_BUBBLE_ROUNDS: Final = 4
+"""Two in which gradients may still come from another kind of pass, one to compare with, one repeated."""
 
 
 def _limits(shape: PipelineShape) -> Iterator[tuple[list[int], bool]]:
@@ -90,8 +137,13 @@ def _limits(shape: PipelineShape) -> Iterator[tuple[list[int], bool]]:
     The segment before a loop is a round too.
     """
     stages = range(shape.num_stages)
-    passes = 2 * shape.num_micro_batches * shape.virtual_stages
-    if shape.schedule is ScheduleName.GPIPE:
+    lengths = [len(order) for order in stage_orders(shape)]
+    if shape.schedule.splits_backward:
+        steady = _steady(shape)
+        for rounds in (2, 1, 0):
+            done = (steady.rounds - rounds) * steady.passes
+            yield [start + done for start in steady.starts], rounds == 0
+    elif shape.schedule is ScheduleName.GPIPE:
         for done in (0, shape.num_micro_batches):
             yield from (([done + count] * len(stages), count == GPIPE_ROUNDS - 1) for count in (1, 2, 3))
     else:
@@ -100,7 +152,7 @@ def _limits(shape: PipelineShape) -> Iterator[tuple[list[int], bool]]:
         for rounds in (2, 1, 0):
             reached = [warm_up[stage] + 2 * (pairs - rounds * per_round + stage) for stage in stages]
             yield reached, rounds == 0
-    yield [passes] * len(stages), False
+    yield lengths, False
 
 
 @lru_cache(maxsize=64)
@@ -115,8 +167,7 @@ def _looped_order(shape: PipelineShape) -> StepOrder | None:
 
 def _straight_order(shape: PipelineShape) -> StepOrder:
     arranged = _Arrangement(shape)
-    passes = 2 * shape.num_micro_batches * shape.virtual_stages
-    if not arranged.extend([passes] * shape.num_stages, is_loop=False):
+    if not arranged.extend([len(order) for order in stage_orders(shape)], is_loop=False):
         raise ValueError(f"the stages of {shape} wait for each other for ever")
     return arranged.order()
 
@@ -124,8 +175,8 @@ def _straight_order(shape: PipelineShape) -> StepOrder:
 class _Part:
     """One segment under construction, with the micro-batches and the index of its first pass."""
 
-    def __init__(self, start: int, *, is_loop: bool) -> None:
-        self.start, self.is_loop = start, is_loop
+    def __init__(self, start: int, *, is_loop: bool, num_chunks: int) -> None:
+        self.start, self.is_loop, self._num_chunks = start, is_loop, num_chunks
         self.lane: list[int] = []
         self.source: list[int] = []
         self.micro_batch: list[int] = []
@@ -144,7 +195,8 @@ class _Part:
 
     def first_uses(self) -> tuple[int, ...]:
         passes = zip(self.lane, self.micro_batch, strict=True)
-        return tuple(i for i, (lane, micro_batch) in enumerate(passes) if not lane % 2 and not micro_batch)
+        end = 2 * self._num_chunks
+        return tuple(i for i, (lane, first) in enumerate(passes) if not (lane % 2 or first) and lane < end)
 
     def reach(self) -> int:
         """Return the lowest index that a pass follows, the end of the part for none."""
@@ -154,7 +206,7 @@ class _Part:
     def repeats(self, other: "_Part", shift: int) -> bool:
         """Whether the passes are those of another part, ``shift`` micro-batches later."""
         later = [micro_batch + shift for micro_batch in other.micro_batch]
-        return self.lane == other.lane and self.micro_batch == later
+        return self.lane == other.lane and self.micro_batch == later and self.source == other.source
 
     def segment(self) -> Segment:
         return Segment(
@@ -174,13 +226,14 @@ class _Arrangement:
         self._shape, self._orders = shape, stage_orders(shape)
         self._position = [0] * shape.num_stages
         self._latest = list(range(shape.num_stages))
-        self._index = [[-1] * shape.num_micro_batches for _ in range(2 * shape.num_chunks)]
+        self._index = [[-1] * shape.num_micro_batches for _ in range(shape.num_lanes)]
+        self._sources, self._others = lane_sources(shape)
         self._size = shape.num_stages
         self._parts: list[_Part] = []
 
     def extend(self, limits: Sequence[int], *, is_loop: bool) -> bool:
         """Add a part with each stage's passes up to a position; False where these wait for others."""
-        part = _Part(self._size, is_loop=is_loop)
+        part = _Part(self._size, is_loop=is_loop, num_chunks=self._shape.num_chunks)
         ready = list(range(self._shape.num_stages))[::-1]
         while ready:
             stage = ready.pop()
@@ -195,20 +248,37 @@ class _Arrangement:
         """Add a stage's passes until one misses its input; whether there were any."""
         index, order, begun = self._index, self._orders[stage], self._position[stage]
         for position in range(begun, limit):
-            backward, chunk, micro_batch = order[position]
-            lane = 2 * chunk + backward
-            source = lane + 2 if backward else lane - 2
+            kind, chunk, micro_batch = order[position]
+            lane = self._shape.lane(kind, chunk)
+            source = self._sources[lane]
             feeding = before = self._latest[stage]
-            if not 0 <= source < len(index):
-                source = lane ^ 1
+            if source < 0:
+                source = self._silent(kind, chunk)
             else:
                 feeding = index[source][micro_batch]
+                if feeding < 0 <= self._others[lane]:
+                    source = self._others[lane]
+                    feeding = index[source][micro_batch]
                 if feeding < 0:
                     break
             self._latest[stage] = part.add(lane, micro_batch, source=source, before=before, feeding=feeding)
             index[lane][micro_batch] = self._latest[stage]
             self._position[stage] = position + 1
         return self._position[stage] > begun
+
+    def _silent(self, kind: int, chunk: int) -> int:
+        """Return the lane of a chunk whose output goes nowhere, for a pass that takes none."""
+        if kind == WEIGHT:
+            return self._shape.lane(WEIGHT, chunk)
+        return self._shape.lane(BACKWARD if kind == FORWARD else FORWARD, chunk)
+
+    def _last(self) -> list[int]:
+        """Return the index of each chunk's last pass."""
+        found = [-1] * self._shape.num_chunks
+        for lane, ends in enumerate(self._index):
+            chunk = self._shape.chunk_of(lane)
+            found[chunk] = max(found[chunk], *ends)
+        return found
 
     def is_periodic(self) -> bool:
         """Whether loops repeat the part before them, and nothing looks back beyond a loop's last round."""
@@ -222,12 +292,13 @@ class _Arrangement:
                 return False
             if part.is_loop:
                 floor = part.start
-        return min(ends[-1] for ends in self._index[1::2]) >= floor
+        return min(self._last()) >= floor
 
     def order(self) -> StepOrder:
         return StepOrder(
             num_stages=self._shape.num_stages,
             segments=tuple(part.segment() for part in self._parts),
             num_rounds=1,
-            last_backward=tuple(ends[-1] - self._size for ends in self._index[1::2]),
+            stages=tuple(map(self._shape.stage_of, range(self._shape.num_chunks))),
+            last_backward=tuple(index - self._size for index in self._last()),
         )

@@ -73,7 +73,7 @@ class _Trace:
         return TracedPasses(
             passed=self._passed,
             flown_ns=self._flown_ns,
-            stage=index if gathered is None else gathered % p,
+            stage=index if gathered is None else self._played.order.stages[gathered],
             gathered=gathered,
         )
 

@@ -4,9 +4,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from planner.framework import Framework
-from planner.rules.rule import Part, Proposal, Rule
+from planner.rules.rule import Outcome, Part, Proposal, Rule
 from planner.setting import divisors, nearest_values
-from planner.strategy import Batch, Mesh, Schedule, ScheduleName, Violation
+from planner.strategy import (
+    Batch,
+    Mesh,
+    Recompute,
+    RecomputeMode,
+    Schedule,
+    ScheduleName,
+    Violation,
+)
 
 ACCUMULATION: Final = ScheduleName.ONE_FORWARD_ONE_BACKWARD
 """What one stage alone does, whatever the schedules of pipelines are: accumulate gradients."""
@@ -135,6 +143,47 @@ def _rounds(proposal: Proposal) -> Iterator[Violation]:
         )
 
 
+def _chunks_words(framework: Framework) -> str | None:
+    fewest = framework.limits.zero_bubble_chunks
+    if fewest == 1 or ScheduleName.ZB_H1 not in framework.schedules:
+        return None
+    return f"zb-h1 runs at least {fewest} chunks per stage"
+
+
+def _chunks(proposal: Proposal) -> Iterator[Violation]:
+    fewest, schedule = proposal.framework.limits.zero_bubble_chunks, proposal.layout.schedule
+    if _is_pipeline(proposal, ScheduleName.ZB_H1) and schedule.virtual_stages < fewest:
+        yield Violation(
+            pointer="/plan/virtual_stages",
+            rule=f"zb-h1 runs at least {fewest} chunks per stage in {proposal.who}, "
+            f"not {schedule.virtual_stages}",
+            nearest_legal=(fewest,),
+        )
+
+
+def _again_words(framework: Framework) -> str | None:
+    if not framework.limits.repeats_recompute_for_weights or not framework.splits_backward:
+        return None
+    return "layers are recomputed whole with no schedule that makes gradients of weights apart"
+
+
+def runs_again(framework: Framework, schedule: ScheduleName, recompute: Recompute) -> bool:
+    """Whether a layer that is recomputed would run again for every gradient of its weights."""
+    repeats = framework.limits.repeats_recompute_for_weights and schedule.splits_backward
+    return repeats and recompute.mode is RecomputeMode.FULL
+
+
+def _again(proposal: Proposal) -> Iterator[Violation]:
+    schedule = proposal.layout.schedule.name
+    if any(runs_again(proposal.framework, schedule, option) for option in proposal.layout.recompute):
+        yield Violation(
+            pointer="/plan/recompute",
+            rule=f"{proposal.who} runs a recomputed layer again for every gradient of its weights that "
+            f"{schedule} makes apart",
+            nearest_legal=(RecomputeMode.NONE.value,),
+        )
+
+
 _SCHEDULE: Final = frozenset({Part.MESH, Part.SCHEDULE})
 _BATCH: Final = frozenset({Part.MESH, Part.BATCH})
 RULES: Final = (
@@ -149,4 +198,12 @@ RULES: Final = (
         check=_interleaved,
     ),
     Rule(name="interleaved-fill-rounds", parts=_SCHEDULE | _BATCH, words=_rounds_words, check=_rounds),
+    Rule(name="zero-bubble-chunks", parts=_SCHEDULE, words=_chunks_words, check=_chunks),
+    Rule(
+        name="zero-bubble-recompute",
+        parts=frozenset({Part.SCHEDULE, Part.RECOMPUTE}),
+        words=_again_words,
+        check=_again,
+        outcome=lambda _framework: Outcome.SILENT,
+    ),
 )

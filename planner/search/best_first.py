@@ -8,21 +8,20 @@ schedule), a layout (bound: its schedule's paths), which the master program solv
 import gc
 import heapq
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final, Protocol
 
-from planner.cluster import NodeGroup
 from planner.cost.ground import pipeline_shape
-from planner.cost.least_memory import LeastMemory
 from planner.cost.model import CostModel
 from planner.cost.pipeline import Assignment, PipelineProblem
 from planner.job import SolverLimits
 from planner.search.bounds import lower_bound_ns, rules_out, spread_bound_ns
 from planner.search.evening import evened
 from planner.search.master import Excluded, Solution, solve
+from planner.search.mesh_floors import MeshFloor, MeshFloors
 from planner.search.meshes import BatchedMesh, Choices, by_mesh, can_split_freely, schedules, space_size
 from planner.search.point_master import solve_evenly
 from planner.search.ranking import layout_rank
@@ -102,6 +101,8 @@ class _Node:
     layout: Layout | None = field(compare=False, default=None)
     problem: PipelineProblem | None = field(compare=False, default=None)
     is_leaf: bool = field(compare=False, default=False)
+    rest: MeshFloor | None = field(compare=False, default=None)
+    """The mesh's batches that are not open yet, this one among them."""
     tries: int = field(compare=False, default=0)
 
 
@@ -116,11 +117,13 @@ class _Search:
         self._unproven_ns: list[int] = []
         self._started = time.monotonic()
         self._deadline = self._started + limits.time_limit_seconds
-        self._memory = LeastMemory(model=model)
-        self._choices = Choices(space)
-        self._unpriced = sorted(by_mesh(space), key=lambda batched: _reach(batched.mesh, model.group))[::-1]
-        size = space_size(self._unpriced)
+        meshes = list(by_mesh(space))
+        size = space_size(meshes)
         self.outcome = SearchOutcome(total=size.layouts, plans=size.plans)
+        self._floors = MeshFloors(meshes, model)
+        self._memory = self._floors.memory
+        self._choices = Choices(space)
+        self._unpriced = self._floors.families[::-1]
 
     def run(self, report: ProgressReport | None) -> SearchOutcome:
         while time.monotonic() <= self._deadline:
@@ -144,23 +147,16 @@ class _Search:
         spent = time.monotonic() - self._started
         return spent <= PRICING_SHARE * self._limits.time_limit_seconds
 
-    def _price(self, batched: BatchedMesh) -> None:
-        """Time a mesh with each of its batches whose plans may fit the memory.
+    def _price(self, family: Sequence[BatchedMesh]) -> None:
+        """Time meshes whose layers are cut alike, with each batch whose plans may fit the memory."""
+        for floor in self._floors.of(family):
+            self._push_mesh(floor)
 
-        What one micro-batch cannot hold a multiple of it cannot either.
-        """
-        mesh, too_large = batched.mesh, list[int]()
-        shardings = batched.shardings
-        if not self._memory.may_hold_states(mesh, shardings):
-            return
-        for batch in batched.batches:
-            size = batch.micro_batch_size
-            if any(size % other == 0 for other in too_large):
-                continue
-            if self._memory.may_hold(mesh, batch, shardings=shardings, recompute=batched.recompute):
-                self._push(_Node(self._model.floor_ns(mesh, batch), next(self._numbers), mesh, batch))
-            else:
-                too_large.append(size)
+    def _push_mesh(self, floor: MeshFloor) -> None:
+        """Open a mesh's batch with the lowest bound before the others."""
+        if floor.batches:
+            bound, batch = floor.batches[-1]
+            self._push(_Node(bound, next(self._numbers), floor.mesh, batch, rest=floor))
 
     def _has_work(self) -> bool:
         """Whether a node is left to open; what was put off comes back when nothing else is."""
@@ -208,6 +204,9 @@ class _Search:
             return
         for child in self._layouts(node) if node.layout else self._variants(node):
             self._push(child)
+        if node.rest:
+            node.rest.batches.pop()
+            self._push_mesh(node.rest)
 
     def _variants(self, node: _Node) -> Iterator[_Node]:
         for choice in self._choices.on(node.mesh, node.batch):
@@ -293,12 +292,6 @@ class _Search:
             self.outcome.best, candidate = candidate, best or candidate
         if candidate is not self.outcome.best:
             self.outcome.runners_up.append(candidate)
-
-
-def _reach(mesh: Mesh, group: NodeGroup) -> tuple[bool, int]:
-    """Return how far a mesh's exchanges inside layers reach: those within a node are timed first."""
-    inside = max(mesh.tensor_parallel * mesh.context_parallel, mesh.expert_parallel)
-    return inside > group.devices_per_node, inside
 
 
 def _solver(problem: PipelineProblem) -> "_Solver":

@@ -35,7 +35,7 @@ def lower_bound_ns(problem: PipelineProblem) -> int | None:
             rows = _gpipe_rows(problem, facts)
         case ScheduleName.ONE_FORWARD_ONE_BACKWARD:
             rows = _1f1b_rows(problem, facts)
-        case ScheduleName.INTERLEAVED:
+        case _:
             rows = _through_rows(problem, facts)
     return _bound(problem, rows)
 

@@ -41,6 +41,13 @@ MOST_COUNTED: Final = 10**300
 """Where counting plans stops: near the end of what a float holds."""
 
 
+SEARCHED_SCHEDULES: Final = (
+    ScheduleName.GPIPE,
+    ScheduleName.ONE_FORWARD_ONE_BACKWARD,
+    ScheduleName.INTERLEAVED,
+)
+
+
 def meshes(space: Space) -> Iterator[tuple[Mesh, Batch]]:
     """Yield every legal mesh with every legal batch on it."""
     batches = _Batches(space)
@@ -339,8 +346,7 @@ def _sequence_splits(space: Space, mesh: Mesh) -> bool:
 def _is_considered(space: Space, mesh: Mesh, batch: Batch, schedule: Schedule) -> bool:
     if not space.allowed("virtual_stages", schedule.virtual_stages):
         return False
-    interleaved = schedule.name is ScheduleName.INTERLEAVED
-    if (schedule.virtual_stages > 1) != interleaved:
+    if not schedule.name.runs(schedule.virtual_stages) or schedule.name not in SEARCHED_SCHEDULES:
         return False
     fixed = space.fixed("schedule")
     if fixed is not None and fixed not in {schedule.name, schedule}:

@@ -57,7 +57,8 @@ MESHED: Final = frozenset({Part.MESH})
 BATCHED: Final = frozenset({Part.MESH, Part.BATCH})
 SHARDED: Final = frozenset({Part.MESH, Part.BATCH, Part.SHARDING, Part.RECOMPUTE, Part.OFFLOAD})
 SCHEDULED: Final = frozenset({Part.MESH, Part.BATCH, Part.SCHEDULE})
-STEPS: Final = (NOTHING, MESHED, BATCHED, SHARDED, SCHEDULED)
+WHOLE: Final = SHARDED | SCHEDULED
+STEPS: Final = (NOTHING, MESHED, BATCHED, SHARDED, SCHEDULED, WHOLE)
 """What is decided after each step; a rule that reads parts of two steps could not be asked in time."""
 
 

@@ -82,7 +82,11 @@ The one place that says as which framework a program is priced.
 """
 PROGRAM_HINTS: Final = (
     ("megatron-core", "framework", re.compile(r"\bte \d"), "megatron-lm-te"),
-    ("megatron-bridge", "framework", re.compile(r" 26\.0[6-9]| 26\.1"), "megatron-bridge-26.06"),
+    # What a preset says goes before what its release does where it says nothing.
+    ("megatron-bridge", "notes", re.compile(r"cuda_graph=full_iteration"), "megatron-bridge-graphs"),
+    ("megatron-bridge", "framework", re.compile(r"megatron-bridge 25\."), "megatron-bridge-25"),
+    ("megatron-bridge", "notes", re.compile(r"cuda_graph="), None),
+    ("megatron-bridge", "framework", re.compile(r" 26\.0[6-9]| 26\.1"), "megatron-bridge-graphs"),
     ("megatron-bridge", "framework", re.compile(r"nemo 2[34]\."), "nemo-24"),
     ("megatron-deepspeed", "framework", re.compile(r"\(sailor\)"), "sailor"),
     # The cluster that BigScience trained its models on.

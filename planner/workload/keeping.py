@@ -1,6 +1,6 @@
 """What a framework's kernels keep for backward, where others keep more or less of the same operator."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 FP32_BYTES: Final = 4
@@ -40,6 +40,10 @@ class Keeping:
 
     Products of narrower operands keep them as they read them.
     """
+
+    def compiled(self) -> "Keeping":
+        """Return what is kept where a compiler fuses the passes of a layer: the loss stays as it is."""
+        return replace(self, upcast_norms=False, activation_outputs=False, upcast_softmax=False)
 
     def norm_bytes(self, element_bytes: int) -> int:
         """Return the bytes per element that an RMS norm keeps beside its input."""

@@ -15,6 +15,7 @@ from planner.strategy import (
     ScheduleName,
     Sharding,
     ZeroStage,
+    chunk_places,
 )
 from planner.workload.chain import workload_from_layers
 from planner.workload.layers import Layer
@@ -49,7 +50,7 @@ class PlacedLayer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrialOrder:
-    """A plan to run: ``chunks[v * p + s]`` are the layers of turn v of stage s, in execution order."""
+    """A plan to run: ``chunks`` are the layers of each chunk, chunks and layers in execution order."""
 
     job: TrialJob
     mesh: Mesh
@@ -62,6 +63,11 @@ class TrialOrder:
     def layers(self) -> tuple[PlacedLayer, ...]:
         """The whole chain in execution order."""
         return tuple(placed for chunk in self.chunks for placed in chunk)
+
+    def chunks_of(self, stage: int) -> tuple[int, ...]:
+        """Return the numbers of the chunks that a stage holds."""
+        places = chunk_places(self.schedule, stages=self.mesh.pipeline_parallel)
+        return tuple(number for number, (_, own) in enumerate(places) if own == stage)
 
     @property
     def global_batch_size(self) -> int:
@@ -81,18 +87,19 @@ def read_order(document: Mapping[str, Any]) -> TrialOrder:
 
 def _order(document: Mapping[str, Any]) -> TrialOrder:
     plan = document["plan"]
+    schedule = Schedule(**{**plan["schedule"], "name": ScheduleName(plan["schedule"]["name"])})
     return TrialOrder(
         job=TrialJob(**document["job"]),
         mesh=Mesh(**{key: _frozen(value) for key, value in plan["mesh"].items()}),
         batch=Batch(**plan["batch"]),
-        schedule=Schedule(**{**plan["schedule"], "name": ScheduleName(plan["schedule"]["name"])}),
+        schedule=schedule,
         sharding=Sharding(**{**plan["sharding"], "zero_stage": ZeroStage(plan["sharding"]["zero_stage"])}),
-        chunks=tuple(_chunks(plan["stages"], document)),
+        chunks=tuple(_chunks(plan["stages"], document, schedule)),
     )
 
 
 def _chunks(
-    stages: list[Mapping[str, Any]], document: Mapping[str, Any]
+    stages: list[Mapping[str, Any]], document: Mapping[str, Any], schedule: Schedule
 ) -> Iterator[tuple[PlacedLayer, ...]]:
     """Yield the layers of each chunk, turn by turn and stage by stage."""
     workload = workload_from_layers({"layers": document["layers"]})
@@ -100,14 +107,13 @@ def _chunks(
     chain = [run.layer for run in workload.runs for _ in range(run.count)]
     for number, layer in enumerate(chain):
         by_kind.setdefault(layer.kind, []).append((number, layer))
-    for turn in range(len(stages[0]["chunks"])):
-        for stage in stages:
-            ranges = [_range(entry) for entry in stage["chunks"][turn]["layers"]]
-            yield tuple(
-                PlacedLayer(number=number, layer=layer, recompute=entry.recompute)
-                for entry in ranges
-                for number, layer in by_kind[entry.kind][entry.first : entry.first + entry.count]
-            )
+    for turn, stage in chunk_places(schedule, stages=len(stages)):
+        ranges = [_range(entry) for entry in stages[stage]["chunks"][turn]["layers"]]
+        yield tuple(
+            PlacedLayer(number=number, layer=layer, recompute=entry.recompute)
+            for entry in ranges
+            for number, layer in by_kind[entry.kind][entry.first : entry.first + entry.count]
+        )
 
 
 def _range(entry: Mapping[str, Any]) -> LayerRange:

@@ -1,8 +1,8 @@
 """Forward and backward of all micro-batches of a step: one after the other, or in a pipeline schedule."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +11,12 @@ from torch.distributed.pipelining.schedules import (
     PipelineScheduleMulti,
     PipelineScheduleSingle,
     Schedule1F1B,
+    ScheduleDualPipeV,
     ScheduleGPipe,
     ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
+    ScheduleLoopedBFS,
+    ScheduleZBVZeroBubble,
 )
 from torch.distributed.tensor import DTensor
 from torch.nn import functional
@@ -21,6 +25,15 @@ from planner.strategy import ScheduleName
 from profiler.trial.errors import PlanCannotRun
 from profiler.trial.order import TrialOrder
 from profiler.trial.parallel import PIPELINE, TrialMesh
+
+OF_SEVERAL_CHUNKS: Final[Mapping[ScheduleName, Callable[..., PipelineScheduleMulti]]] = {
+    ScheduleName.INTERLEAVED: ScheduleInterleaved1F1B,
+    ScheduleName.BREADTH_FIRST: ScheduleLoopedBFS,
+    ScheduleName.ZB_H1: ScheduleInterleavedZeroBubble,
+    ScheduleName.ZB_V: ScheduleZBVZeroBubble,
+    ScheduleName.DUALPIPE_V: ScheduleDualPipeV,
+}
+"""Torch's schedules that take a list of chunks; that of zb-h1 may hold one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,17 +107,17 @@ def build_passes(modules: Sequence[nn.Module], mesh: TrialMesh, *, device: torch
     if order.mesh.pipeline_parallel == 1:
         (model,) = modules
         return OneAfterTheOther(model=model, num_micro_batches=order.batch.num_micro_batches)
-    num_stages, own = order.mesh.pipeline_parallel, mesh.stage
+    own, num_chunks = order.chunks_of(mesh.stage), len(order.chunks)
     group = mesh.mesh.get_group(PIPELINE)
     stages = [
-        PipelineStage(module, turn * num_stages + own, len(order.chunks), device, group=group)
-        for turn, module in enumerate(modules)
+        PipelineStage(module, number, num_chunks, device, group=group)
+        for number, module in zip(own, modules, strict=True)
     ]
     try:
         schedule = _schedule(order, stages)
     except ValueError as error:
         raise PlanCannotRun(f"torch refuses the schedule: {error}") from error
-    return InPipeline(schedule=schedule, has_first=own == 0, has_last=own == num_stages - 1)
+    return InPipeline(schedule=schedule, has_first=0 in own, has_last=num_chunks - 1 in own)
 
 
 def _schedule(
@@ -115,9 +128,10 @@ def _schedule(
     def share_of_loss(logits_BSV: Tensor, targets_BS: Tensor) -> Tensor:
         return mean_loss(logits_BSV, targets_BS) / micro_batches
 
-    if order.schedule.name is ScheduleName.INTERLEAVED:
-        # The losses are scaled here: gradients are summed over replicas before a schedule would scale them.
-        return ScheduleInterleaved1F1B(list(stages), micro_batches, loss_fn=share_of_loss, scale_grads=False)
+    # The losses are scaled here: gradients are summed over replicas before a schedule would scale them.
+    several = OF_SEVERAL_CHUNKS.get(order.schedule.name)
+    if several is not None:
+        return several(list(stages), micro_batches, loss_fn=share_of_loss, scale_grads=False)
     (stage,) = stages
     kind = ScheduleGPipe if order.schedule.name is ScheduleName.GPIPE else Schedule1F1B
     return kind(stage, micro_batches, loss_fn=share_of_loss, scale_grads=False)

@@ -32,6 +32,10 @@ TWO_RANKS = {
     "pipeline": ("pipeline_parallel=2", "schedule=1f1b"),
     "all forward first": ("pipeline_parallel=2", "schedule=gpipe", "recompute=selective"),
     "interleaved": ("pipeline_parallel=2", "schedule=interleaved", "virtual_stages=2"),
+    "breadth first": ("pipeline_parallel=2", "schedule=breadth-first", "virtual_stages=2"),
+    "weights apart": ("pipeline_parallel=2", "schedule=zb-h1"),
+    "folded, weights apart": ("pipeline_parallel=2", "schedule=zb-v"),
+    "folded both ways": ("pipeline_parallel=2", "schedule=dualpipe-v"),
 }
 AXES = {
     "whole replicas": {"data"},
@@ -42,6 +46,10 @@ AXES = {
     "pipeline": {"pipeline"},
     "all forward first": {"pipeline"},
     "interleaved": {"pipeline"},
+    "breadth first": {"pipeline"},
+    "weights apart": {"pipeline"},
+    "folded, weights apart": {"pipeline"},
+    "folded both ways": {"pipeline"},
 }
 FOUR_RANKS = {
     "split and all sharded": ("data_parallel=2", "tensor_parallel=2", "zero_stage=3", "micro_batch_size=2"),

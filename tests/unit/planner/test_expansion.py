@@ -17,6 +17,7 @@ from planner.strategy import (
     Offload,
     Recompute,
     RecomputeMode,
+    Schedule,
     ScheduleName,
     ShortPlan,
     Stage,
@@ -32,6 +33,20 @@ SHORT_PLANS = [
     ShortPlan(pipeline_parallel=4, data_parallel=2, layers_per_stage=(7, 9, 9, 7)),
     ShortPlan(pipeline_parallel=2, virtual_stages=2, layers_per_stage=(15, 17)),
     ShortPlan(zero_stage=3),
+]
+FOLDED_PLANS = [
+    ShortPlan(pipeline_parallel=4, schedule=Schedule(name=ScheduleName.ZB_V)),
+    ShortPlan(
+        pipeline_parallel=4,
+        schedule=Schedule(name=ScheduleName.DUALPIPE_V),
+        layers_per_stage=(7, 9, 9, 7),
+    ),
+    ShortPlan(
+        pipeline_parallel=2,
+        data_parallel=4,
+        schedule=Schedule(name=ScheduleName.ZB_V, virtual_stages=2),
+        layers_per_stage=(7, 8, 9, 8),
+    ),
 ]
 
 
@@ -49,6 +64,31 @@ def test_a_full_plan_reads_back_as_what_it_was_written_from(short: ShortPlan) ->
     again = read_full_plan(expanded(short), judged)
     assert (again.layout, again.assignment) == (fixed.layout, fixed.assignment)
     assert again.violations == ()
+
+
+@pytest.mark.parametrize("short", FOLDED_PLANS)
+def test_a_folded_plan_goes_down_the_stages_and_back_up(short: ShortPlan) -> None:
+    judged = setting(framework="any")
+    fixed = expand_short_plan(short, judged)
+    assert fixed.assignment is not None
+    plan = full_plan(fixed.layout, fixed.assignment, judged)
+    again = read_full_plan(plan, judged)
+    assert (again.layout, again.assignment) == (fixed.layout, fixed.assignment)
+    assert again.violations == ()
+    first = plan.stages[0]
+    assert [entry.kind for entry in first.chunks[0].layers][:1] == ["embedding"]
+    assert [entry.kind for entry in first.chunks[1].layers][-2:] == ["norm", "head"]
+    down, up = ([stage.chunks[turn].layers for stage in plan.stages] for turn in (0, 1))
+    decoders = [e for layers in (*down, *up[::-1]) for e in layers if e.kind == "decoder"]
+    assert [entry.first for entry in decoders] == [
+        sum(entry.count for entry in decoders[:number]) for number in range(len(decoders))
+    ]
+    if short.layers_per_stage and len(short.layers_per_stage) == len(plan.stages):
+        held = [
+            sum(e.count for chunk in stage.chunks for e in chunk.layers if e.kind == "decoder")
+            for stage in plan.stages
+        ]
+        assert tuple(held) == short.layers_per_stage
 
 
 @pytest.mark.parametrize("short", SHORT_PLANS)

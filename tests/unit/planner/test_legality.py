@@ -1,5 +1,7 @@
 """An illegal plan is answered with the rule that it breaks and the nearest legal values."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,6 +46,41 @@ def test_a_broken_rule_names_its_field_and_the_nearest_legal_value(
     assert pointer in violations
     if nearest is not None:
         assert nearest in violations[pointer].nearest_legal
+
+
+@pytest.mark.parametrize(
+    ("schedule", "stages", "given", "pointer", "nearest"),
+    [
+        (Schedule(name=ScheduleName.ZB_V, virtual_stages=4), 4, {}, "/plan/virtual_stages", 2),
+        (Schedule(name=ScheduleName.BREADTH_FIRST), 4, {}, "/plan/virtual_stages", 2),
+        (Schedule(name=ScheduleName.ZB_H1), 1, {}, "/plan/schedule", "1f1b"),
+        (
+            Schedule(name=ScheduleName.DUALPIPE_V, virtual_stages=2),
+            4,
+            {"micro_batch_size": 16, "data_parallel": 2},
+            "/plan/num_micro_batches",
+            8,
+        ),
+        (
+            Schedule(name=ScheduleName.ZB_H1, virtual_stages=2),
+            8,
+            {"micro_batch_size": 32, "data_parallel": 1},
+            "/plan/num_micro_batches",
+            8,
+        ),
+    ],
+)
+def test_a_schedule_names_the_chunks_and_micro_batches_that_it_needs(
+    schedule: Schedule, stages: int, given: dict[str, Any], pointer: str, nearest: object
+) -> None:
+    judged = setting(framework="any")
+    plan = ShortPlan(
+        pipeline_parallel=stages, virtual_stages=schedule.virtual_stages, schedule=schedule, **given
+    )
+    fixed = expand_short_plan(plan, judged)
+    violations = {v.pointer: v for v in (*layout_violations(judged, fixed.layout), *fixed.violations)}
+    assert list(violations) == [pointer]
+    assert nearest in violations[pointer].nearest_legal
 
 
 @pytest.mark.parametrize(

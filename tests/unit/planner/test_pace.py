@@ -8,7 +8,7 @@ from planner.cost.layer import LayerClock
 from planner.cost.ledger import TALLIES
 from planner.framework import FULL_RECOMPUTE, NO_RECOMPUTE
 from planner.frameworks import MEGATRON_CORE
-from planner.job import AttentionKind
+from planner.job import AttentionKind, Precision
 from planner.pace import AS_MEASURED, ProgramPace
 from planner.profile import Estimate, Provenance
 from planner.strategy import Recompute
@@ -57,6 +57,7 @@ def seconds(
     pace: ProgramPace = AS_MEASURED,
     recompute: Recompute = NO_RECOMPUTE,
     added_launch_seconds: float = 0.0,
+    product_pace: float = 1.0,
     cut: Cut = CUT,
 ) -> float:
     clock = LayerClock(
@@ -65,6 +66,7 @@ def seconds(
         ledger=TALLIES,
         framework=replace(MEGATRON_CORE, pace=pace),
         added_launch_seconds=added_launch_seconds,
+        product_pace=product_pace,
     )
     cost = clock.cost(clock.passes(layer, cut), recompute)
     return cost.forward.seconds + cost.backward.seconds
@@ -126,3 +128,12 @@ def test_a_learnt_sink_slows_a_fused_core_alone() -> None:
     cores_in_both_passes = 2
     assert seconds(sinking, pace=slow, cut=fused) == seconds(plain, cut=fused) + 8 * cores_in_both_passes
     assert seconds(plain, pace=slow, cut=fused) == seconds(plain, cut=fused)
+
+
+def test_products_of_scaled_blocks_have_a_pace_of_their_own() -> None:
+    pace = ProgramPace(block_scaled_products=1.5)
+    assert pace.in_format(Precision.MXFP8) == 1.5
+    assert pace.in_format(Precision.FP8) == 1.0
+    slower = seconds(HEAD, product_pace=1.5, cut=ALONE) - seconds(HEAD, cut=ALONE)
+    # The logits and both of their gradients.
+    assert slower == pytest.approx(3 * 0.5)

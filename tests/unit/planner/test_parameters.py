@@ -5,10 +5,11 @@ import pytest
 
 from planner.frameworks import FRAMEWORKS
 from planner.pace import AS_MEASURED, ProgramPace
-from planner.parameters import BASES, EFFECTS, NEUTRAL, PARAMETERS, Parameter, lineage, pace_of
+from planner.parameters import BASES, COMPILATIONS, EFFECTS, NEUTRAL, PARAMETERS, Parameter, lineage, pace_of
 from planner.programs import PROGRAMS
 
 PROGRAM_NAMES = {*FRAMEWORKS, *PROGRAMS}
+NAMES = {*PROGRAM_NAMES, *COMPILATIONS}
 
 
 def test_every_effect_is_explained() -> None:
@@ -17,7 +18,7 @@ def test_every_effect_is_explained() -> None:
 
 @pytest.mark.parametrize("parameter", PARAMETERS, ids=lambda one: f"{one.program}-{one.effect}")
 def test_a_parameter_belongs_to_a_program_and_says_what_it_rests_on(parameter: Parameter) -> None:
-    assert parameter.program in PROGRAM_NAMES
+    assert parameter.program in NAMES
     assert parameter.effect in EFFECTS
     assert parameter.rests_on
 

@@ -1,6 +1,8 @@
+from dataclasses import replace
+
 import pytest
 
-from planner.errors import UnknownName
+from planner.errors import InvalidRequest, UnknownName
 from planner.frameworks import FRAMEWORKS
 from planner.programs import PROGRAMS, traits_of
 
@@ -22,3 +24,34 @@ def test_a_program_is_known_on_its_own_framework_alone() -> None:
         traits_of("nanotron", "sailor")
     assert refused.value.pointer == "/job/framework_version"
     assert refused.value.nearest_legal == FRAMEWORKS["nanotron"].versions
+
+
+def test_a_compiler_fuses_the_passes_of_layers_and_keeps_less_of_them() -> None:
+    eager, compiled = (traits_of("composer", None, compiled=compiled) for compiled in (False, True))
+    assert compiled.pace.memory_passes == 1.0 < eager.pace.memory_passes
+    assert compiled.pace.data_parallel == eager.pace.data_parallel
+    assert compiled.kept == replace(
+        eager.kept, upcast_norms=False, activation_outputs=False, upcast_softmax=False
+    )
+
+
+@pytest.mark.parametrize("name", ["megatron-core", "megatron-bridge"])
+def test_graphs_take_next_to_no_launches(name: str) -> None:
+    usual, graphs = (traits_of(name, None, compiled=compiled) for compiled in (False, True))
+    assert graphs.pace.launch_seconds < usual.pace.launch_seconds
+    assert graphs.kept == usual.kept
+
+
+def test_the_graphs_of_a_recipe_are_those_that_were_measured() -> None:
+    assert traits_of("megatron-bridge", None, compiled=True).pace == PROGRAMS["megatron-bridge-graphs"].pace
+
+
+def test_what_is_compiled_anyway_stays_so() -> None:
+    assert traits_of("maxtext", None, compiled=True) == traits_of("maxtext", None)
+
+
+def test_a_framework_that_does_not_compile_says_so() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        traits_of("nanotron", None, compiled=True)
+    assert refused.value.pointer == "/job/compile"
+    assert refused.value.nearest_legal == (False, None)

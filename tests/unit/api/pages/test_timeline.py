@@ -1,6 +1,7 @@
 from itertools import pairwise
 
 from api.pages.timeline import timeline_drawing
+from planner.strategy import ScheduleName
 from tests.unit.api.pages.timelines import event, timeline
 
 MAX_DRAWING_BYTES = 1_000_000
@@ -41,6 +42,17 @@ def test_the_legend_names_what_is_drawn_and_no_more() -> None:
     ]
     assert interleaved.legend[0].text == "forward, by chunk"
     assert interleaved.legend[0].classes == ("f0", "f1", "f2")
+
+
+def test_gradients_of_weights_that_are_passes_of_their_own_have_a_colour() -> None:
+    drawing = timeline_drawing(timeline(schedule=ScheduleName.ZB_H1))
+    assert drawing is not None
+    assert [entry.text for entry in drawing.legend][:3] == [
+        "forward",
+        "gradients of inputs",
+        "gradients of weights",
+    ]
+    assert {number.css for number in drawing.numbers} == {"f", "b", "w"}
 
 
 def test_labels_stand_apart_however_low_the_rows_are() -> None:

@@ -1,5 +1,6 @@
 import re
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ def _drawn(events: tuple[TimelineEvent, ...]) -> tuple[list[Block], Rows]:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_blocks_of_a_lane_never_overlap(shape: dict[str, int]) -> None:
+def test_blocks_of_a_lane_never_overlap(shape: dict[str, Any]) -> None:
     drawn, _ = _drawn(timeline(**shape))
     lanes: dict[int, list[Block]] = {}
     for block in drawn:
@@ -34,7 +35,7 @@ def test_blocks_of_a_lane_never_overlap(shape: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_every_block_stays_in_the_row_of_its_stage(shape: dict[str, int]) -> None:
+def test_every_block_stays_in_the_row_of_its_stage(shape: dict[str, Any]) -> None:
     drawn, rows = _drawn(timeline(**shape))
     for block in drawn:
         top = block.event.stage * rows.pitch

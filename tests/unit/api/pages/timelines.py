@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from planner.cost.schedules import Pass, PipelineShape, stage_orders
+from planner.cost.schedules import Pass, PassKind, PipelineShape, stage_orders
 from planner.plan import TimelineEvent
 from planner.strategy import ScheduleName
 
@@ -13,11 +13,24 @@ GATHER_SECONDS = 0.04
 REDUCE_SECONDS = 0.06
 
 
+OPERATIONS = {
+    PassKind.FORWARD: ("forward", FORWARD_SECONDS),
+    PassKind.BACKWARD: ("backward", BACKWARD_SECONDS),
+    PassKind.INPUT: ("input_gradient", BACKWARD_SECONDS / 2),
+    PassKind.WEIGHT: ("weight_gradient", BACKWARD_SECONDS / 2),
+}
+
+
 def timeline(
-    *, num_stages: int = 4, virtual_stages: int = 1, num_micro_batches: int = 8
+    *,
+    num_stages: int = 4,
+    virtual_stages: int = 1,
+    num_micro_batches: int = 8,
+    schedule: ScheduleName | None = None,
 ) -> tuple[TimelineEvent, ...]:
     """Return the events of one step: update, gathers beside the first passes, passes, reductions."""
-    schedule = ScheduleName.INTERLEAVED if virtual_stages > 1 else ScheduleName.ONE_FORWARD_ONE_BACKWARD
+    usual = ScheduleName.INTERLEAVED if virtual_stages > 1 else ScheduleName.ONE_FORWARD_ONE_BACKWARD
+    schedule = schedule or usual
     shape = PipelineShape(
         schedule=schedule,
         num_stages=num_stages,
@@ -58,9 +71,8 @@ def _passes(shape: PipelineShape) -> Iterator[TimelineEvent]:
             while order and all(source in ends for source in _sources(order[-1], shape)):
                 step = order.pop()
                 start = max([free[stage], *(ends[source] for source in _sources(step, shape))])
-                length = BACKWARD_SECONDS if step.backward else FORWARD_SECONDS
+                name, length = OPERATIONS[PassKind(step.kind)]
                 free[stage] = ends[step] = start + length
-                name = "backward" if step.backward else "forward"
                 chunk = step.chunk // shape.num_stages
                 yield event(stage, name, start, length, chunk=chunk, micro_batch=step.micro_batch)
 
@@ -68,6 +80,8 @@ def _passes(shape: PipelineShape) -> Iterator[TimelineEvent]:
 def _sources(step: Pass, shape: PipelineShape) -> list[Pass]:
     """Return the passes that must have ended before this one."""
     before = step.chunk + 1 if step.backward else step.chunk - 1
+    if step.kind == PassKind.WEIGHT:
+        return [step._replace(kind=PassKind.INPUT)]
     if step.backward and before == shape.num_chunks:
-        return [Pass(backward=False, chunk=step.chunk, micro_batch=step.micro_batch)]
-    return [Pass(step.backward, before, step.micro_batch)] if before >= 0 else []
+        return [step._replace(kind=PassKind.FORWARD)]
+    return [step._replace(chunk=before)] if before >= 0 else []

@@ -18,6 +18,7 @@ def test_what_is_left_out_has_its_default() -> None:
     assert job.framework == "megatron-core"
     assert job.attention is AttentionKind.FLASH
     assert job.gradient_dtype is None
+    assert not job.compiled
 
 
 def test_what_is_said_arrives() -> None:
@@ -31,12 +32,14 @@ def test_what_is_said_arrives() -> None:
             "framework_version": "2.13",
             "gradient_dtype": "fp32",
             "attention": "unfused",
+            "compile": True,
         }
     )
     job = document.to_job(GPT2)
     assert (job.precision, job.optimizer.name, job.framework) == (Precision.FP16, "sgd", "pytorch")
     assert (job.framework_version, job.gradient_dtype) == ("2.13", Precision.FP32)
     assert job.attention is AttentionKind.UNFUSED
+    assert job.compiled
 
 
 def test_a_model_with_a_sequence_needs_its_length() -> None:

@@ -25,7 +25,6 @@ def pointer_refused(document: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("place", "value"),
     [
-        ("job/compile", True),
         ("job/sequence_lengths", [[128, 1.0]]),
         ("objective/minimize", "cost"),
         ("objective/tokens", 1e12),

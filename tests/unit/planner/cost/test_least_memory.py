@@ -2,6 +2,7 @@
 
 import pytest
 
+from planner.cost.floors import Floors
 from planner.cost.least_memory import LeastMemory
 from planner.cost.model import CostModel
 from planner.job import Constraints
@@ -23,13 +24,20 @@ def cost_model(model: str, *, memory_fraction: float, num_layers: int | None) ->
     )
 
 
+def memory_of(costs: CostModel) -> LeastMemory:
+    return LeastMemory(model=costs, floors=Floors(model=costs, sizes=()))
+
+
 @pytest.mark.parametrize("memory_fraction", [0.94, 0.5, 0.2])
 @pytest.mark.parametrize(
     ("model", "num_layers"), [("gpt-2-774m", 8), ("mixtral-8x7b", 2), ("qwen1.5-moe-a2.7b", 4)]
 )
 def test_what_is_ruled_out_fits_in_no_way(model: str, num_layers: int, memory_fraction: float) -> None:
     costs = cost_model(model, memory_fraction=memory_fraction, num_layers=num_layers)
-    space, memory = search_space(costs.setting, Constraints()), LeastMemory(model=costs)
+    space, memory = (
+        search_space(costs.setting, Constraints()),
+        LeastMemory(model=costs, floors=Floors(model=costs, sizes=())),
+    )
     told = {True: 0, False: 0}
     for batched in by_mesh(space):
         for batch in batched.batches:
@@ -46,5 +54,8 @@ def test_what_is_ruled_out_fits_in_no_way(model: str, num_layers: int, memory_fr
 
 def test_a_model_that_cannot_fit_is_ruled_out_before_it_is_timed() -> None:
     costs = cost_model("llama-3-70b", memory_fraction=0.94, num_layers=None)
-    space, memory = search_space(costs.setting, Constraints()), LeastMemory(model=costs)
+    space, memory = (
+        search_space(costs.setting, Constraints()),
+        LeastMemory(model=costs, floors=Floors(model=costs, sizes=())),
+    )
     assert not any(memory.may_hold_states(batched.mesh, batched.shardings) for batched in by_mesh(space))

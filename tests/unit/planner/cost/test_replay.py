@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.cost.pipeline import ChunkCosts, FixedPart, LayerClass, LayerOption, PipelineProblem, chunk_costs
 from planner.cost.replay import replay
-from planner.cost.schedules import Pass, PipelineShape, stage_orders
+from planner.cost.schedules import Pass, PassKind, PipelineShape, stage_orders
 from planner.cost.steady import play_step
 from planner.strategy import Recompute, ScheduleName
 from tests.unit.planner.cost.problems import apart, assignments, problems
@@ -29,21 +29,40 @@ class Graph:
         if not 0 <= target < self.chunks or self.p == 1:
             return 0
         ways = self.problem.boundaries_ns or (self.problem.transfer_ns,) * self.p
-        return ways[min(source, target) % self.p]
+        here, there = self.stage_of(source), self.stage_of(target)
+        if here == there:
+            return 0
+        folds = self.stage_of(self.chunks - 1) == 0
+        return ways[min(here, there) if folds else min(source, target) % self.p]
+
+    def stage_of(self, chunk: int) -> int:
+        return next(s for s, order in enumerate(self.orders) if any(step.chunk == chunk for step in order))
+
+    def own(self, stage: int) -> list[int]:
+        """Return the chunks of a stage in forward order."""
+        return sorted({step.chunk for step in self.orders[stage]})
 
     def work(self, step: Pass) -> int:
         cost = self.costs[step.chunk]
-        base = cost.backward_ns if step.backward else cost.forward_ns
+        base = (
+            cost.forward_ns,
+            cost.backward_ns,
+            cost.backward_ns - cost.weight_ns,
+            cost.weight_ns,
+        )[step.kind]
+        if step.kind == PassKind.WEIGHT:
+            return base
         sent = self.transfer(step.chunk, step.chunk - 1 if step.backward else step.chunk + 1)
         return base + (sent if self.problem.transfer_blocks else 0)
 
     def updated(self, stage: int) -> int:
-        own = range(stage, self.chunks, self.p)
+        own = self.own(stage)
         return self.problem.barrier_ns + sum(self.costs[c].optimizer_ns for c in own)
 
     def gathered(self, chunk: int) -> int:
-        own = range(chunk % self.p, chunk + 1, self.p)
-        return self.updated(chunk % self.p) + sum(self.costs[c].gather_ns for c in own)
+        stage = self.stage_of(chunk)
+        own = [c for c in self.own(stage) if c <= chunk]
+        return self.updated(stage) + sum(self.costs[c].gather_ns for c in own)
 
     def before(self, stage: int, position: int) -> int:
         """Return when the stage is free for a pass."""
@@ -51,31 +70,33 @@ class Graph:
             return self.end(stage, position - 1)
         if self.problem.gather_overlaps:
             return self.updated(stage)
-        return self.gathered(self.chunks - self.p + stage)
+        return self.gathered(self.own(stage)[-1])
 
     def arrival(self, step: Pass) -> int:
         source = step.chunk + (1 if step.backward else -1)
-        if not 0 <= source < self.chunks:
+        if not 0 <= source < self.chunks or step.kind == PassKind.WEIGHT:
             return 0
-        feeding = step._replace(chunk=source)
+        kinds = (PassKind.BACKWARD, PassKind.INPUT) if step.backward else (PassKind.FORWARD,)
+        feeding = [step._replace(chunk=source, kind=int(kind)) for kind in kinds]
+        (position,) = [self.position[made] for made in feeding if made in self.position]
         flight = 0 if self.problem.transfer_blocks else self.transfer(source, step.chunk)
-        return self.end(source % self.p, self.position[feeding]) + flight
+        return self.end(self.stage_of(source), position) + flight
 
     def _end(self, stage: int, position: int) -> int:
         step = self.orders[stage][position]
         finish = max(self.before(stage, position), self.arrival(step)) + self.work(step)
-        first_use = not step.backward and step.micro_batch == 0
+        first_use = step.kind == PassKind.FORWARD and step.micro_batch == 0
         if first_use and self.problem.gather_overlaps and self.costs[step.chunk].gather_ns:
             finish = max(finish, self.gathered(step.chunk) + self.problem.gather_bucket_ns)
         return finish
 
     def reduced(self, stage: int) -> int:
         """Return when the stage's gradients are reduced."""
-        last = len(self.orders[stage]) - 1
-        end = 0 if self.problem.reduce_overlaps else self.end(stage, last)
+        end = 0 if self.problem.reduce_overlaps else self.end(stage, len(self.orders[stage]) - 1)
+        last = {step.chunk: position for position, step in enumerate(self.orders[stage])}
         for position, step in enumerate(self.orders[stage]):
             cost = self.costs[step.chunk]
-            if not step.backward or step.micro_batch != self.problem.shape.num_micro_batches - 1:
+            if position != last[step.chunk]:
                 continue
             if self.problem.reduce_overlaps and cost.reduce_ns:
                 done = self.end(stage, position)
@@ -157,6 +178,50 @@ def test_equal_stages_take_the_textbook_time() -> None:
         problem = even_problem(stages=stages, virtual_stages=virtual, micro_batches=micro_batches)
         costs = chunk_costs(problem, ((1,),) * problem.shape.num_chunks)
         assert replay(problem, costs).makespan_ns == 6 * (virtual * micro_batches + stages - 1)
+
+
+def split_problem(
+    name: ScheduleName, *, stages: int, micro_batches: int, passes: tuple[int, int, int]
+) -> PipelineProblem:
+    """Return equal chunks whose forward, input and weight gradients take so long, and nothing else."""
+    forward, inputs, weights = passes
+    chunks = name.fewest_chunks
+    base = even_problem(stages=stages, virtual_stages=1, micro_batches=micro_batches)
+    (layers,) = base.classes
+    option = replace(layers.options[0], forward_ns=forward, backward_ns=inputs + weights, weight_ns=weights)
+    return replace(
+        base,
+        shape=PipelineShape(
+            schedule=name, num_stages=stages, virtual_stages=chunks, num_micro_batches=micro_batches
+        ),
+        classes=(replace(layers, options=(option,)),),
+        sequence=(0,) * (stages * chunks),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "passes", "idle"),
+    [
+        (ScheduleName.ONE_FORWARD_ONE_BACKWARD, (1, 1, 1), 3),
+        (ScheduleName.ZB_H1, (1, 1, 1), 1),
+        (ScheduleName.ZB_H1, (2, 3, 2), 3),
+        (ScheduleName.ZB_V, (1, 1, 1), 1),
+        (ScheduleName.DUALPIPE_V, (1, 1, 1), 1),
+        (ScheduleName.BREADTH_FIRST, (1, 1, 1), 3),
+    ],
+)
+@pytest.mark.parametrize(("stages", "micro_batches"), [(2, 5), (4, 16), (6, 27)])
+def test_zero_bubble_schedules_idle_as_long_as_their_papers_say(
+    name: ScheduleName, passes: tuple[int, int, int], idle: int, stages: int, micro_batches: int
+) -> None:
+    """Per stage beside the first: 1F1B F + B + W, ZB-H1 F + B - W (Qi et al., table 1).
+
+    ZB-V and DualPipeV wait with passes of equal length for nothing but their first input, F.
+    """
+    problem = split_problem(name, stages=stages, micro_batches=micro_batches, passes=passes)
+    costs = chunk_costs(problem, ((1,),) * problem.shape.num_chunks)
+    work = name.fewest_chunks * micro_batches * sum(passes)
+    assert replay(problem, costs).makespan_ns == work + (stages - 1) * idle
 
 
 def test_stages_that_wait_for_each_other_are_refused() -> None:

@@ -1,7 +1,10 @@
 """Schedules that a framework lacks, and numbers of micro-batches that they do not run with."""
 
+from dataclasses import replace
+
 import pytest
 
+from planner.framework import FULL_RECOMPUTE
 from planner.rules.pipeline import RULES
 from planner.strategy import Mesh, Schedule, ScheduleName
 from tests.unit.planner.rules.cases import Case, breaks, check
@@ -10,6 +13,8 @@ FOUR_STAGES = Mesh(pipeline_parallel=4)
 ONE_AHEAD = Schedule(name=ScheduleName.ONE_FORWARD_ONE_BACKWARD)
 GPIPE = Schedule(name=ScheduleName.GPIPE)
 TURNS = Schedule(name=ScheduleName.INTERLEAVED, virtual_stages=2)
+APART = Schedule(name=ScheduleName.ZB_H1)
+FOLDED = Schedule(name=ScheduleName.ZB_V, virtual_stages=2)
 CASES = (
     Case(
         rule="schedules",
@@ -76,6 +81,30 @@ CASES = (
         pointer="/plan/num_micro_batches",
         nearest=8,
         kept={"mesh": FOUR_STAGES, "passes": 6, "schedule": TURNS},
+    ),
+    Case(
+        rule="schedules",
+        framework="megatron-core",
+        broken={"mesh": FOUR_STAGES, "schedule": FOLDED},
+        pointer="/plan/schedule",
+        nearest="1f1b",
+        kept={"mesh": FOUR_STAGES, "schedule": TURNS},
+    ),
+    Case(
+        rule="zero-bubble-chunks",
+        framework="torchtitan",
+        broken={"mesh": FOUR_STAGES, "schedule": APART},
+        pointer="/plan/virtual_stages",
+        nearest=2,
+        kept={"mesh": FOUR_STAGES, "schedule": replace(APART, virtual_stages=2)},
+    ),
+    Case(
+        rule="zero-bubble-recompute",
+        framework="pytorch",
+        broken={"mesh": FOUR_STAGES, "schedule": APART, "recompute": FULL_RECOMPUTE},
+        pointer="/plan/recompute",
+        nearest="none",
+        kept={"mesh": FOUR_STAGES, "schedule": ONE_AHEAD, "recompute": FULL_RECOMPUTE},
     ),
 )
 

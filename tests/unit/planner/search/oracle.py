@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from planner.cost.pipeline import FixedPart, LayerClass, LayerOption, PipelineProblem
 from planner.cost.schedules import stage_orders
 from planner.strategy import RecomputeMode
-from tests.unit.planner.cost.problems import layer_classes, problems
+from tests.unit.planner.cost.problems import ALTERNATING, layer_classes, problems
 
 MOST_CHOICES = 81
 """Ways to choose options for all layers, at most."""
@@ -32,7 +32,7 @@ class Chunk:
 @st.composite
 def small_problems(draw: st.DrawFn) -> PipelineProblem:
     """Draw a problem with few enough plans to try them all."""
-    problem = draw(problems(max_stages=3, max_layers=5))
+    problem = draw(problems(max_stages=3, max_layers=5, schedules=ALTERNATING))
     while len(problem.options) ** problem.num_layers > MOST_CHOICES:
         (only,) = problem.classes
         problem = replace(problem, classes=(replace(only, options=only.options[:-1]),))
@@ -42,7 +42,7 @@ def small_problems(draw: st.DrawFn) -> PipelineProblem:
 @st.composite
 def small_mixed_problems(draw: st.DrawFn) -> PipelineProblem:
     """Draw a problem whose layers are of several classes, with few enough plans to try them all."""
-    problem = draw(problems(max_stages=3, max_layers=6))
+    problem = draw(problems(max_stages=3, max_layers=6, schedules=ALTERNATING))
     options = draw(st.integers(1, 2))
     while options**problem.num_layers > MOST_CHOICES:
         options -= 1

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from planner.cost.pipeline import PipelineProblem, chunk_costs, stage_peak_bytes
 from planner.cost.replay import replay
 from planner.search.evening import evened
-from tests.unit.planner.cost.problems import problems
+from tests.unit.planner.cost.problems import ALTERNATING, problems
 from tests.unit.planner.search.enumeration import every_split
 
-plain = problems(max_stages=3, max_layers=6, max_options=2).filter(
+plain = problems(max_stages=3, max_layers=6, max_options=2, schedules=ALTERNATING).filter(
     lambda problem: problem.shape.virtual_stages == 1
 )
 

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from planner.cost.pipeline import chunk_costs, stage_peak_bytes
 from planner.search.memory_rows import memory_rows
-from tests.unit.planner.cost.problems import assignments, problems
+from tests.unit.planner.cost.problems import ALTERNATING, assignments, problems
 
 
 @settings(max_examples=400)
 @given(st.data())
 def test_rows_give_the_peak_of_every_stage(data: st.DataObject) -> None:
-    problem = data.draw(problems())
+    problem = data.draw(problems(schedules=ALTERNATING))
     assignment = data.draw(assignments(problem))
     stage = data.draw(st.integers(0, problem.shape.num_stages - 1))
     own = assignment[stage :: problem.shape.num_stages]

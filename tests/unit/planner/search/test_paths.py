@@ -14,13 +14,13 @@ from planner.search.orders import (
     forwards_by_turn,
 )
 from planner.search.paths import stage_paths
-from tests.unit.planner.cost.problems import assignments, problems, shapes
+from tests.unit.planner.cost.problems import ALTERNATING, assignments, problems, shapes
 from tests.unit.planner.cost.test_replay import even_problem
 
 
 @given(st.data())
 def test_no_path_is_longer_than_the_step(data: st.DataObject) -> None:
-    problem = data.draw(problems())
+    problem = data.draw(problems(schedules=ALTERNATING))
     costs = chunk_costs(problem, data.draw(assignments(problem)))
     makespan = replay(problem, costs).makespan_ns
     for stage in range(problem.shape.num_stages):
@@ -35,7 +35,7 @@ def test_every_stage_of_an_even_1f1b_pipeline_has_a_longest_path() -> None:
         assert max(lengths) == replay(problem, costs).makespan_ns
 
 
-@given(shapes(max_micro_batches=14), st.data())
+@given(shapes(max_micro_batches=14, schedules=ALTERNATING), st.data())
 def test_counts_by_arithmetic_are_those_of_a_walk(shape: PipelineShape, data: st.DataObject) -> None:
     stage = data.draw(st.integers(0, shape.num_stages - 1))
     order = stage_orders(shape)[stage]
@@ -51,7 +51,7 @@ def test_counts_by_arithmetic_are_those_of_a_walk(shape: PipelineShape, data: st
         assert counted(shape, passes) == walked
 
 
-@given(shapes(max_micro_batches=40))
+@given(shapes(max_micro_batches=40, schedules=ALTERNATING))
 def test_fewer_micro_batches_have_the_same_memory_moments(shape: PipelineShape) -> None:
     for stage in range(shape.num_stages):
         assert set(memory_moments(compact_shape(shape), stage)) == set(memory_moments(shape, stage))

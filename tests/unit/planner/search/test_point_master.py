@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from planner.cost.pipeline import PipelineProblem, chunk_costs, stage_peak_bytes
 from planner.search.master import Excluded, Solution
 from planner.search.point_master import solve_evenly
-from tests.unit.planner.cost.problems import problems
+from tests.unit.planner.cost.problems import ALTERNATING, problems
 from tests.unit.planner.cost.test_replay import longest_path_ns
 from tests.unit.planner.search.enumeration import every_even_split
 
-interleaved = problems(max_stages=3, max_layers=8, max_options=2).filter(
+interleaved = problems(max_stages=3, max_layers=8, max_options=2, schedules=ALTERNATING).filter(
     lambda problem: problem.shape.virtual_stages > 1
 )
 

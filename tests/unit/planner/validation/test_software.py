@@ -143,3 +143,18 @@ def test_bigscience_went_over_to_bf16(notes: str, precision: Precision) -> None:
     )
     assert job_of(reader, software_of(reader)).precision is precision
     assert "precision" in reader.assumed
+
+
+@pytest.mark.parametrize(
+    ("release", "notes", "program"),
+    [
+        ("25.11", "cuda_graph=None", "megatron-bridge-25"),
+        ("26.04", "cuda_graph=None", None),
+        ("26.06", "preset at tag v0.5.0: cuda_graph=None", None),
+        ("26.06", "preset at tag v0.5.0: cuda_graph=full_iteration", "megatron-bridge-graphs"),
+        ("26.08", "dropless", "megatron-bridge-graphs"),
+    ],
+)
+def test_a_preset_says_more_than_its_release(release: str, notes: str, program: str | None) -> None:
+    reader = Reader(row=row(framework=f"Megatron-Bridge {release} NeMo Container", notes=notes))
+    assert software_of(reader).program == program

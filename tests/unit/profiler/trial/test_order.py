@@ -26,12 +26,18 @@ def test_chunks_stand_turn_by_turn_and_stage_by_stage() -> None:
         return {"kind": kind, "first": first, "count": 1}
 
     given = document(pipeline_parallel=2)
+    given["plan"]["schedule"] = {"name": "interleaved", "virtual_stages": 2}
     given["plan"]["stages"] = [
         stage(0, one("embedding"), one("decoder", 1)),
         stage(1, one("decoder"), one("head")),
     ]
     found = read_order(given)
     assert [chunk[0].number for chunk in found.chunks] == [0, 1, 2, 4]
+    assert [found.chunks_of(stage) for stage in (0, 1)] == [(0, 2), (1, 3)]
+    given["plan"]["schedule"]["name"] = "zb-v"
+    folded = read_order(given)
+    assert [chunk[0].number for chunk in folded.chunks] == [0, 1, 4, 2]
+    assert [folded.chunks_of(stage) for stage in (0, 1)] == [(0, 3), (1, 2)]
 
 
 @pytest.mark.parametrize(
