@@ -58,21 +58,27 @@ class ReplicaCosts:
 
     def in_forward(self, gathered: Bytes, work: Tally) -> Tally:
         """Return what a layer's forward pass shows of its parameters' gather, per micro-batch."""
-        if not self._gathers_in_passes:
-            return NOTHING
-        return self._beside(self.gather(gathered), work)
+        return self._beside(self.beside_forward(gathered), work)
+
+    def beside_forward(self, gathered: Bytes) -> Tally:
+        """Return what is sent beside a layer's forward pass."""
+        return self.gather(gathered) if self._gathers_in_passes else NOTHING
 
     def in_backward(self, gathered: Bytes, trained: int, work: Tally) -> Tally:
         """Return what a layer's backward pass shows of gather and reduce-scatter, per micro-batch.
 
         A layer without a backward pass is not gathered for one.
         """
+        return self._beside(self.beside_backward(gathered if work.seconds else 0.0, trained), work)
+
+    def beside_backward(self, gathered: Bytes, trained: int) -> Tally:
+        """Return what is sent beside a layer's backward pass."""
         parts = NOTHING
         if self.sharding.zero_stage >= ZeroStage.GRADIENTS:
             parts = parts + self.reduction(trained)
-        if self._gathers_in_passes and self.sharding.reshard_after_forward and work.seconds:
+        if self._gathers_in_passes and self.sharding.reshard_after_forward:
             parts = parts + self.gather(gathered)
-        return self._beside(parts, work)
+        return parts
 
     def _beside(self, communication: Tally, work: Tally) -> Tally:
         return exposed(

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from planner.cost.ground import Member, cut_key
 from planner.cost.layer import LayerClock, recomputed_modules
 from planner.cost.model import ROUNDING, CostModel, LayerKey
+from planner.cost.replica_floors import ReplicaFloors, Share, Traffic
 from planner.cost.sweep import MANY_SAMPLES, SWEEPS, Floats, Line, Sweep, SweptCosts, SweptOperators
-from planner.strategy import Mesh, Recompute
+from planner.strategy import Mesh, Recompute, Sharding
 from planner.units import NANOSECONDS_PER_SECOND
 from planner.workload.layers import Cut, Layer
 from planner.workload.operators import Module
@@ -43,7 +44,7 @@ class SweptLayer:
             # Nothing is known of sizes between; no time and no bytes are a true floor.
             self._small = self._large = ()
         self._model, self._costs, self._mesh = model, costs, mesh
-        self._seconds: dict[Recompute, Floats] = {}
+        self._seconds: dict[Recompute, tuple[Floats, Floats]] = {}
         self._saved: dict[frozenset[Module], Line] = {}
 
     def saved(self, modules: frozenset[Module]) -> Line:
@@ -55,19 +56,21 @@ class SweptLayer:
             self._saved[modules] = Line(one, many)
         return self._saved[modules]
 
-    def seconds(self, mode: Recompute, count: int) -> Floats:
-        """Return both passes under a mode of recomputation, for the first ``count`` sizes."""
+    def seconds(self, mode: Recompute, count: int) -> tuple[Floats, Floats]:
+        """Return forward and backward pass under a mode of recomputation, for the first ``count`` sizes."""
         known = self._seconds.get(mode)
-        if known is None or len(known) < count:
+        if known is None or len(known[0]) < count:
             known = self._seconds[mode] = self._timed(mode, count)
-        return known[:count]
+        return known[0][:count], known[1][:count]
 
-    def _timed(self, mode: Recompute, count: int) -> Floats:
+    def _timed(self, mode: Recompute, count: int) -> tuple[Floats, Floats]:
         clock = self._clock(count)
-        seconds = clock.both(self._small).seconds if mode == NONE else self.seconds(NONE, count)
         if mode != NONE:
-            seconds = seconds + clock.again(self._small, mode).seconds
-        return np.broadcast_to(seconds, (count,))
+            forward, backward = self.seconds(NONE, count)
+            backward = backward + clock.again(self._small, mode).seconds
+        else:
+            forward, backward = (passes.seconds for passes in clock.both(self._small))
+        return np.broadcast_to(forward, (count,)), np.broadcast_to(backward, (count,))
 
     def _clock(self, count: int) -> LayerClock[Sweep, Sweep]:
         swept = SweptOperators(
@@ -81,10 +84,12 @@ class SweptLayer:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Work:
-    """Nanoseconds by micro-batch size: of the whole chain, and of the quickest counted layer."""
+    """Nanoseconds of both passes by micro-batch size: of all counted layers, of the quickest, of both ends."""
 
-    chain_ns: Floats
+    layers_ns: Floats
     least_ns: Floats
+    first_ns: Floats
+    last_ns: Floats
 
 
 class Family:
@@ -93,7 +98,7 @@ class Family:
     def __init__(self, members: Mapping[Member, Sequence[SweptLayer]], counts: Counter[int]) -> None:
         """Take the swept layers of every class, which occurs so often, and of both ends."""
         self._classes = {number: members[number] for number in counts}
-        self._ends = (*members["first"], *members["last"])
+        self._ends = (members["first"], members["last"])
         self._counts = counts
         self._work: dict[Modes, Work] = {}
         self._saved: dict[Recompute, Counter[Line]] = {}
@@ -102,7 +107,7 @@ class Family:
         """Return what a micro-batch of some sizes leaves behind in the whole chain, its ends recomputed."""
         if mode not in self._saved:
             modules = recomputed_modules(mode)
-            lines = Counter(layer.saved(WHOLE_LAYER) for layer in self._ends)
+            lines = Counter(layer.saved(WHOLE_LAYER) for ends in self._ends for layer in ends)
             for number, layers in self._classes.items():
                 for layer in layers:
                     lines[layer.saved(modules)] += self._counts[number]
@@ -112,24 +117,38 @@ class Family:
             start=np.zeros(len(sizes)),
         )
 
-    def work(self, modes: Modes, count: int) -> Work:
-        """Return the work of the first ``count`` sizes, every layer in the quickest of some modes."""
-        known = self._work.get(modes)
-        if known is None or len(known.chain_ns) < count:
+    def work(self, modes: Modes, count: int, traffic: Mapping[int, Traffic]) -> Work:
+        """Return the work of the first ``count`` sizes, every layer in the quickest of some modes.
+
+        ``traffic`` says what replicas exchange beside the passes of each class of layers.
+        """
+        shows = any(each.shares for each in traffic.values())
+        known = None if shows else self._work.get(modes)
+        if known is None or len(known.layers_ns) < count:
             each = {
-                number: np.min([self._nanoseconds(layers, mode, count) for mode in modes], axis=0)
+                number: np.min(
+                    [self._nanoseconds(layers, mode, count, traffic[number].shares) for mode in modes], axis=0
+                )
                 for number, layers in self._classes.items()
             }
-            chain = self._nanoseconds(self._ends, NONE, count)
-            chain = sum((self._counts[number] * ns for number, ns in each.items()), start=chain)
-            known = self._work[modes] = Work(chain_ns=chain, least_ns=np.min(list(each.values()), axis=0))
-        return Work(chain_ns=known.chain_ns[:count], least_ns=known.least_ns[:count])
+            first, last = (self._nanoseconds(ends, NONE, count, ()) for ends in self._ends)
+            layers = sum((self._counts[number] * ns for number, ns in each.items()), start=np.zeros(count))
+            least = np.min(list(each.values()), axis=0)
+            known = Work(layers_ns=layers, least_ns=least, first_ns=first, last_ns=last)
+            if not shows:
+                self._work[modes] = known
+        return known
 
-    def _nanoseconds(self, layers: Sequence[SweptLayer], mode: Recompute, count: int) -> Floats:
+    def _nanoseconds(
+        self, layers: Sequence[SweptLayer], mode: Recompute, count: int, shares: Sequence[Share]
+    ) -> Floats:
         """Return layers one after the other, never above what a problem counts for them."""
-        seconds = sum((layer.seconds(mode, count) for layer in layers), start=np.zeros(count))
-        nanoseconds = seconds * (NANOSECONDS_PER_SECOND * (1 - ROUNDING)) - ROUNDING_NS * max(len(layers), 1)
-        return np.maximum(nanoseconds, 0.0)
+        passes = [layer.seconds(mode, count) for layer in layers]
+        forward = sum((each[0] for each in passes), start=np.zeros(count))
+        backward = sum((each[1] for each in passes), start=np.zeros(count))
+        shown = sum((share.shown(forward, backward) for share in shares), start=np.zeros(count))
+        nanoseconds = (forward + backward + shown) * (NANOSECONDS_PER_SECOND * (1 - ROUNDING))
+        return np.asarray(np.maximum(nanoseconds - ROUNDING_NS, 0.0))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -141,6 +160,7 @@ class Floors:
     """All sizes of interest, ascending."""
     _costs: SweptCosts = field(init=False)
     _counts: Counter[int] = field(init=False)
+    _replicas: ReplicaFloors = field(init=False)
     _layers: dict[LayerKey, SweptLayer] = field(default_factory=dict, init=False)
     _families: dict[tuple[int, ...], Family] = field(default_factory=dict, init=False)
 
@@ -148,6 +168,7 @@ class Floors:
         """Count the layers of every class."""
         self._costs = SweptCosts(kernels=self.model.kernels, sizes=self.sizes)
         self._counts = Counter(self.model.setting.body.sequence)
+        self._replicas = ReplicaFloors(model=self.model)
 
     def family(self, mesh: Mesh) -> Family:
         """Return the family of a mesh."""
@@ -174,23 +195,36 @@ class Floors:
     def step_ns(
         self,
         mesh: Mesh,
+        sharding: Sharding,
         modes: Modes,
         places: NDArray[np.intp],
         micro_batches: NDArray[np.int64],
         *,
         count: int,
     ) -> Floats:
-        """Return step times that no plan undercuts on a mesh, by micro-batch size and number.
+        """Return step times that no plan undercuts on a mesh, sharded so, by micro-batch size and number.
 
-        ``places`` are those of the sizes, among the first ``count`` of all. Work is spread over stages as
-        evenly as fractions allow and no replica is waited for. Stage i also waits for the passes of the i
-        stages before it, which hold at least one layer each (the first one perhaps only the embedding);
-        where gradients of weights are passes of their own nobody need wait for those.
+        ``places`` are those of the sizes, among the first ``count`` of all. Stage i runs m passes of its
+        layers, once those of micro-batch one are through the i stages before it, which hold at least one
+        layer each (the first one perhaps only the embedding). Added up over all stages, or with less weight
+        on the first, that bounds the step by the whole chain; the first stage's updates come on top where
+        all layers have equal ones.
         """
-        stages = mesh.pipeline_parallel
-        work = self.family(mesh).work(modes, count)
-        between = 2 * stages * self.model.between_passes(mesh).nanoseconds
-        earlier = 0 if self.model.setting.framework.splits_backward else (stages - 1) * (stages - 2) // 2
-        waits = work.least_ns[places] * earlier
-        steps: Floats = np.floor((micro_batches * (work.chain_ns[places] + between) + waits) / stages)
-        return steps
+        stages, model = mesh.pipeline_parallel, self.model
+        traffic = self._replicas.of(mesh, sharding)
+        work = self.family(mesh).work(modes, count, traffic)
+        layers, least, first, last = (
+            ns[places] for ns in (work.layers_ns, work.least_ns, work.first_ns, work.last_ns)
+        )
+        updates = model.setting.num_layers * traffic[0].update_ns if len(traffic) == 1 else 0
+        if stages == 1:
+            return np.asarray(np.floor(updates + micro_batches * (layers + first + last)))
+        between, split = 2 * model.between_passes(mesh).nanoseconds, model.setting.framework.splits_backward
+        # Gradients of weights that are passes of their own are not waited for.
+        fill = 0 if split else (stages - 1) * (first + stages / 2 * between + (stages - 2) / 2 * least)
+        # With this weight a layer of the first stage, updated and all, counts as much as one of any other.
+        passes = micro_batches * layers
+        weight = np.maximum((passes - updates * (stages - 1)) / (passes + updates), 0.0)
+        others = stages - 1 + weight
+        fixed = micro_batches * (weight * first + last + others * between)
+        return np.asarray(np.floor((passes + fixed + fill) / others))

@@ -127,9 +127,9 @@ class LayerClock(Generic[Timed, Amount]):
             holdings=holdings(layer, cut),
         )
 
-    def both(self, operators: Sequence[Operator]) -> Amount:
-        """Return both passes of a layer's operators."""
-        return self.ledger.total((self._forward(operators), self._backward(operators)))
+    def both(self, operators: Sequence[Operator]) -> tuple[Amount, Amount]:
+        """Return the forward and the backward pass of a layer's operators."""
+        return self._forward(operators), self._backward(operators)
 
     def cost(self, passes: LayerPasses[Amount], recompute: Recompute) -> LayerCost[Amount]:
         """Return the cost of a layer under one mode of recomputation."""

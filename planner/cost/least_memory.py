@@ -5,18 +5,18 @@ behind under some recomputation.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cost.floors import Floors
+from planner.cost.floors import Floors, Modes
 from planner.cost.memory import framework_bytes
 from planner.cost.mesh_links import num_communicators
 from planner.cost.model import ROUNDING, CostModel
 from planner.cost.replicas import expert_sharding
-from planner.strategy import Batch, Mesh, Recompute, Sharding
+from planner.strategy import Batch, Mesh, Sharding
 from planner.units import Bytes
 from planner.workload.layers import Layer
 from planner.workload.weights import Holdings, holdings
@@ -51,37 +51,33 @@ class LeastMemory:
         room = self._room(mesh) * mesh.pipeline_parallel
         return any(self._state_bytes(mesh, sharding) <= room for sharding in shardings)
 
-    def may_hold(
-        self,
-        mesh: Mesh,
-        batch: Batch,
-        *,
-        shardings: Iterable[Sharding],
-        recompute: Iterable[Recompute],
-    ) -> bool:
-        """Whether states and what passes keep may fit, sharded and recomputed in one of some ways."""
+    def may_hold(self, mesh: Mesh, batch: Batch, sharding: Sharding, modes: Modes) -> bool:
+        """Whether states and what passes keep may fit, recomputed in one of some modes."""
         sizes, passes = np.array([[batch.micro_batch_size], [batch.num_micro_batches]])
-        return any(bool(self.holds(mesh, mode, sizes, passes, shardings=shardings)[0]) for mode in recompute)
+        return bool(self.holds(mesh, [(sharding, modes)], sizes, passes)[0, 0])
 
     def holds(
         self,
         mesh: Mesh,
-        mode: Recompute,
+        ways: Sequence[tuple[Sharding, Modes]],
         sizes: NDArray[np.int64],
         micro_batches: NDArray[np.int64],
-        *,
-        shardings: Iterable[Sharding],
     ) -> NDArray[np.bool_]:
-        """Whether plans may fit, sharded in one of some ways, by micro-batch size and number.
+        """Return whether plans may fit, [way, micro-batch size and number].
 
         Stage i of p keeps min(p - i, m) micro-batches, more under other schedules than 1F1B; so it holds at
         most the part of the chain that fits beside that, and all stages together must hold the whole.
         """
         room, stages = self._room(mesh), mesh.pipeline_parallel
-        states = min(self._state_bytes(mesh, sharding) for sharding in shardings)
-        saved = self.floors.family(mesh).saved(mode, sizes)
-        kept = np.minimum(np.arange(1, stages + 1)[:, None], micro_batches)
-        parts = room / np.maximum(states + kept * saved, 1.0)
+        family = self.floors.family(mesh)
+        saved = {
+            modes: np.min([family.saved(mode, sizes) for mode in modes], axis=0)
+            for modes in {modes: None for _, modes in ways}
+        }
+        states = np.array([self._state_bytes(mesh, sharding) for sharding, _ in ways])
+        kept = np.minimum(np.arange(1, stages + 1)[:, None, None], micro_batches)
+        held = states[:, None] + kept * np.array([saved[modes] for _, modes in ways])
+        parts = room / np.maximum(held, 1.0)
         return np.asarray(parts.sum(axis=0) >= 1 - ROUNDING)
 
     def _room(self, mesh: Mesh) -> Bytes:

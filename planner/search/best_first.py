@@ -1,8 +1,8 @@
 """Best first over layouts: whatever has the lowest bound is looked at next, until bounds meet the best.
 
-Three kinds of nodes, each opened only when no cheaper one is left: a mesh with a batch (bound: its
-layers' work spread evenly), a variant of it (sharding and recomputation; bound: all its costs, any
-schedule), a layout (bound: its schedule's paths), which the master program solves.
+Three kinds of nodes, each opened only when no cheaper one is left: a mesh (bound: the floors of its variants
+in batch, sharding and recomputation), a variant (bound: all its costs, any schedule), a layout (bound: its
+schedule's paths), which the master program solves.
 """
 
 import gc
@@ -22,7 +22,7 @@ from planner.search.bounds import lower_bound_ns, rules_out, spread_bound_ns
 from planner.search.evening import evened
 from planner.search.master import Excluded, Solution, solve
 from planner.search.mesh_floors import MeshFloor, MeshFloors
-from planner.search.meshes import BatchedMesh, Choices, by_mesh, can_split_freely, schedules, space_size
+from planner.search.meshes import BatchedMesh, by_mesh, can_split_freely, schedules, space_size
 from planner.search.point_master import solve_evenly
 from planner.search.ranking import layout_rank
 from planner.search.solver import WorkLimits
@@ -102,7 +102,7 @@ class _Node:
     problem: PipelineProblem | None = field(compare=False, default=None)
     is_leaf: bool = field(compare=False, default=False)
     rest: MeshFloor | None = field(compare=False, default=None)
-    """The mesh's batches that are not open yet, this one among them."""
+    """The mesh's variants that are not open yet, this one among them."""
     tries: int = field(compare=False, default=0)
 
 
@@ -121,8 +121,6 @@ class _Search:
         size = space_size(meshes)
         self.outcome = SearchOutcome(total=size.layouts, plans=size.plans)
         self._floors = MeshFloors(meshes, model)
-        self._memory = self._floors.memory
-        self._choices = Choices(space)
         self._unpriced = self._floors.families[::-1]
 
     def run(self, report: ProgressReport | None) -> SearchOutcome:
@@ -153,9 +151,9 @@ class _Search:
             self._push_mesh(floor)
 
     def _push_mesh(self, floor: MeshFloor) -> None:
-        """Open a mesh's batch with the lowest bound before the others."""
-        if floor.batches:
-            bound, batch = floor.batches[-1]
+        """Open a mesh's variant with the lowest bound before the others."""
+        if floor.variants:
+            bound, batch, _ = floor.variants[-1]
             self._push(_Node(bound, next(self._numbers), floor.mesh, batch, rest=floor))
 
     def _has_work(self) -> bool:
@@ -202,23 +200,20 @@ class _Search:
         if node.is_leaf:
             self._solve(node)
             return
-        for child in self._layouts(node) if node.layout else self._variants(node):
-            self._push(child)
-        if node.rest:
-            node.rest.batches.pop()
+        if node.rest is not None:
+            _, batch, choice = node.rest.variants.pop()
+            self._open_variant(node, choice.on(node.mesh, batch))
             self._push_mesh(node.rest)
+            return
+        for child in self._layouts(node):
+            self._push(child)
 
-    def _variants(self, node: _Node) -> Iterator[_Node]:
-        for choice in self._choices.on(node.mesh, node.batch):
-            layout = choice.on(node.mesh, node.batch)
-            sharding, recompute = (layout.sharding,), layout.recompute
-            if not self._memory.may_hold(node.mesh, node.batch, shardings=sharding, recompute=recompute):
-                continue
-            problem = self._model.problem(layout)
-            bound = spread_bound_ns(problem)
-            if bound is not None:
-                bound = max(bound, node.bound_ns)
-                yield _Node(bound, next(self._numbers), node.mesh, node.batch, layout, problem)
+    def _open_variant(self, node: _Node, layout: Layout) -> None:
+        problem = self._model.problem(layout)
+        bound = spread_bound_ns(problem)
+        if bound is not None:
+            bound = max(bound, node.bound_ns)
+            self._push(_Node(bound, next(self._numbers), node.mesh, node.batch, layout, problem))
 
     def _layouts(self, node: _Node) -> Iterator[_Node]:
         assert node.layout is not None

@@ -3,44 +3,44 @@
 Meshes whose layers are cut alike are timed together, and only for micro-batches that may fit the memory.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.cluster import NodeGroup
-from planner.cost.floors import Floors, Modes
+from planner.cost.floors import Floors
 from planner.cost.ground import cut_key
 from planner.cost.least_memory import LeastMemory
 from planner.cost.model import CostModel
-from planner.search.meshes import BatchedMesh
-from planner.strategy import Batch, Mesh, Sharding
+from planner.search.meshes import BatchedMesh, Choice
+from planner.strategy import Batch, Mesh
 
 Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeshFloor:
-    """A mesh and step times that no plan with each of its batches undercuts, the quickest last."""
+    """A mesh and step times that no plan with each of its batches and choices undercuts, quickest last."""
 
     mesh: Mesh
-    batches: list[tuple[int, Batch]]
+    variants: list[tuple[int, Batch, Choice]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Held:
-    """The batches of a mesh whose plans may fit the memory, by the modes that layers choose from."""
+    """The batches of a mesh, and which of them may fit the memory, [choice, batch]."""
 
     batched: BatchedMesh
     sizes: Whole
     micro_batches: Whole
-    fits: Mapping[Modes, NDArray[np.bool_]]
+    fits: NDArray[np.bool_]
 
     @property
     def largest(self) -> int:
         """The largest micro-batch that may fit; 0 where none does."""
-        return max((int(self.sizes[fits].max(initial=0)) for fits in self.fits.values()), default=0)
+        return int(self.sizes[self.fits.any(axis=0)].max(initial=0))
 
 
 class MeshFloors:
@@ -71,33 +71,27 @@ class MeshFloors:
         batches = batched.batches
         sizes = np.array([batch.micro_batch_size for batch in batches], dtype=np.int64)
         micro_batches = np.array([batch.num_micro_batches for batch in batches], dtype=np.int64)
-        shardings: dict[Modes, list[Sharding]] = {}
+        choices = batched.choices
+        fits = np.zeros((len(choices), len(batches)), dtype=np.bool_)
         if self.memory.may_hold_states(batched.mesh, batched.shardings):
-            for choice in batched.choices:
-                shardings.setdefault(choice.recompute, []).append(choice.sharding)
-        fits = {
-            modes: np.logical_or.reduce(
-                [
-                    self.memory.holds(batched.mesh, mode, sizes, micro_batches, shardings=some)
-                    for mode in modes
-                ]
-            )
-            for modes, some in shardings.items()
-        }
+            ways = [(choice.sharding, choice.recompute) for choice in choices]
+            fits = self.memory.holds(batched.mesh, ways, sizes, micro_batches)
         return _Held(batched=batched, sizes=sizes, micro_batches=micro_batches, fits=fits)
 
     def _floor(self, held: _Held, count: int) -> MeshFloor:
         """Return the floors of a mesh whose family is timed for the first ``count`` sizes."""
-        mesh = held.batched.mesh
-        bounds = np.full(len(held.sizes), np.inf)
-        for modes, fits in held.fits.items():
-            if fits.any():
-                places = np.searchsorted(self._sizes, held.sizes[fits])
-                steps = self._floors.step_ns(mesh, modes, places, held.micro_batches[fits], count=count)
-                bounds[fits] = np.minimum(bounds[fits], steps)
-        order = [place for place in np.argsort(-bounds, kind="stable") if np.isfinite(bounds[place])]
-        batches = [(int(bounds[place]), held.batched.batches[place]) for place in order]
-        return MeshFloor(mesh=mesh, batches=batches)
+        mesh, batches = held.batched.mesh, held.batched.batches
+        places = np.searchsorted(self._sizes, held.sizes)
+        found: list[tuple[int, Batch, Choice]] = []
+        for choice, fits in zip(held.batched.choices, held.fits, strict=True):
+            here = np.flatnonzero(fits)
+            if len(here):
+                batch = (places[here], held.micro_batches[here])
+                steps = self._floors.step_ns(mesh, choice.sharding, choice.recompute, *batch, count=count)
+                pairs = zip(steps.tolist(), here.tolist(), strict=True)
+                found += [(int(step), batches[place], choice) for step, place in pairs]
+        found.sort(key=lambda variant: variant[0], reverse=True)
+        return MeshFloor(mesh=mesh, variants=found)
 
 
 def _reach(mesh: Mesh, group: NodeGroup) -> tuple[bool, int]:

@@ -44,7 +44,7 @@ def test_what_is_ruled_out_fits_in_no_way(model: str, num_layers: int, memory_fr
             holds_states = memory.may_hold_states(batched.mesh, batched.shardings)
             for layout in variants(space, batched.mesh, batch):
                 may_hold = holds_states and memory.may_hold(
-                    batched.mesh, batch, shardings=(layout.sharding,), recompute=layout.recompute
+                    batched.mesh, batch, layout.sharding, layout.recompute
                 )
                 told[may_hold] += 1
                 if not may_hold:

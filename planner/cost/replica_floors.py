@@ -1,0 +1,110 @@
+"""What keeping replicas equal adds at least to layers: beside their passes, and once a step."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from planner.cost.ground import Member
+from planner.cost.model import CostModel
+from planner.cost.replicas import Replicas, replicas_of
+from planner.cost.sweep import Floats
+from planner.cost.tally import total
+from planner.strategy import Mesh, Sharding
+from planner.units import Seconds
+from planner.workload.weights import Holdings, holdings
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Share:
+    """What is sent beside the part of a layer's passes that hides it, per micro-batch."""
+
+    fraction: float
+    """Of the layer's work."""
+    forward_seconds: Seconds
+    backward_seconds: Seconds
+    contention_fraction: float
+
+    def shown(self, forward: Floats, backward: Floats) -> Floats:
+        """Return what passes of so many seconds show of it."""
+        # A layer without a backward pass is not gathered for one.
+        again = np.where(backward > 0, self.backward_seconds, 0.0)
+        covered = np.minimum(self.forward_seconds, self.fraction * forward)
+        covered = covered + np.minimum(again, self.fraction * backward)
+        return np.asarray(self.forward_seconds + again - (1.0 - self.contention_fraction) * covered)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Traffic:
+    """What the replicas of one class of counted layers add to each of them.
+
+    ``update_ns`` is what one layer of the first stage takes once a step besides its passes.
+    """
+
+    shares: tuple[Share, ...]
+    update_ns: int
+
+
+@dataclass(kw_only=True, eq=False)
+class ReplicaFloors:
+    """The traffic of one cost model's meshes; meshes that cut and shard layers alike share it."""
+
+    model: CostModel
+    _held: dict[tuple[int, ...], Mapping[Member, Holdings]] = field(default_factory=dict, init=False)
+    _known: dict[tuple[int, ...], Mapping[int, Traffic]] = field(default_factory=dict, init=False)
+
+    def of(self, mesh: Mesh, sharding: Sharding) -> Mapping[int, Traffic]:
+        """Return the traffic of every class of counted layers."""
+        model = self.model
+        replicas = replicas_of(
+            model.links(mesh),
+            sharding,
+            framework=model.setting.framework,
+            widths=model.widths,
+            contention_fraction=model.facts.contention_fraction,
+        )
+        cut = (mesh.tensor_parallel, mesh.expert_parallel, mesh.expert_tensor_parallel)
+        key = (*cut, *replicas.key)
+        if key not in self._known:
+            held = self._holdings(mesh, cut)
+            self._known[key] = {
+                number: self._traffic(held[number], replicas)
+                for number, _ in enumerate(model.setting.body.classes)
+            }
+        return self._known[key]
+
+    def _traffic(self, held: Holdings, replicas: Replicas) -> Traffic:
+        states, framework = self.model.states, self.model.setting.framework
+        parts = [
+            (holding, share)
+            for holding, share in ((held.dense, replicas.dense), (held.experts, replicas.experts))
+            if holding.parameters
+        ]
+        shares = [
+            Share(
+                fraction=holding.parameters / held.parameters,
+                forward_seconds=share.beside_forward(states.gathered_bytes(holding)).seconds,
+                backward_seconds=share.beside_backward(
+                    states.gathered_bytes(holding), holding.reduced
+                ).seconds,
+                contention_fraction=share.contention_fraction,
+            )
+            for holding, share in parts
+        ]
+        update = total(states.update(holding.trained, share.sharding) for holding, share in parts).nanoseconds
+        if not framework.overlaps_parameter_gather:
+            update += total(
+                share.gather_per_step(holding.trained.parameters) for holding, share in parts
+            ).nanoseconds
+        if not framework.overlaps_gradient_reduction:
+            update += total(share.reduction_per_step(holding.reduced) for holding, share in parts).nanoseconds
+        return Traffic(shares=tuple(shares), update_ns=update)
+
+    def _holdings(self, mesh: Mesh, key: tuple[int, ...]) -> Mapping[Member, Holdings]:
+        if key not in self._held:
+            cut = self.model.cut(mesh, 1)
+            self._held[key] = {
+                name: sum((holdings(layer, cut) for layer in layers), Holdings())
+                for name, layers in self.model.members.items()
+            }
+        return self._held[key]
