@@ -161,6 +161,8 @@ class Framework:
     updates_host_beside_copies: bool = False
     """Whether gradients come down and parameters go up while other parameters are updated there."""
     overlaps_gradient_reduction: bool = True
+    overlaps_whole_reduction: bool = False
+    """Whether replicas that share nothing average gradients beside backward, though sharded ones wait."""
     overlaps_parameter_gather: bool = True
     hides_tensor_parallel_backward: bool = True
     interleaving_needs_full_groups: bool = True
@@ -236,6 +238,11 @@ class Framework:
     def default_attention(self, precision: Precision) -> AttentionKind:
         """Return how attention runs where the job doesn't say."""
         return AttentionKind.UNFUSED if precision in self.unfused_precisions else AttentionKind.FLASH
+
+    def reduction_overlaps(self, zero_stage: ZeroStage) -> bool:
+        """Whether gradients are reduced beside the last backward pass."""
+        is_whole = zero_stage is ZeroStage.NONE
+        return self.overlaps_gradient_reduction or (is_whole and self.overlaps_whole_reduction)
 
     def transfer_blocks(self, schedule: ScheduleName) -> bool:
         """Whether a send to the next stage occupies the sender."""

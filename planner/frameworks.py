@@ -220,6 +220,8 @@ NANOTRON: Final = replace(
     footprint=footprint_of("nanotron"),
     scatters_transfers=False,
     overlaps_gradient_reduction=False,
+    # Without ZeRO its gradients go through DistributedDataParallel.
+    overlaps_whole_reduction=True,
     overlaps_parameter_gather=False,
     compiled_as=None,
     limits=framework_limits.NANOTRON,

@@ -26,12 +26,14 @@ class ProgramPace:
     tensor_parallel: float = 1.0
     expert_parallel: float = 1.0
     data_parallel: float = 1.0
+    crossing_seconds: Seconds = 0.0
     launch_seconds: Seconds = 0.0
     pipelined_launch_seconds: Seconds = 0.0
     serial_host_fraction: float = 0.0
     pass_seconds: Seconds = 0.0
     step_seconds: Seconds = 0.0
     spread: float = 1.0
+    stalled_send_seconds: Seconds = 0.0
 
     def attention(self, generation: str) -> float:
         """Return the pace of fused attention on a generation of devices."""

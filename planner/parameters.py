@@ -21,6 +21,8 @@ class Effect:
     meaning: str
 
 
+WIDTHS: Final = frozenset({"spread", "stalled_send_seconds"})
+"""Effects that change intervals and no prediction."""
 PACE: Final = "time over the measured one"
 EFFECTS: Final[Mapping[str, Effect]] = MappingProxyType(
     {
@@ -55,6 +57,10 @@ EFFECTS: Final[Mapping[str, Effect]] = MappingProxyType(
             unit=PACE, meaning="visible collectives that bring tokens to experts and back"
         ),
         "data_parallel": Effect(unit=PACE, meaning="gradient reductions and parameter gathers"),
+        "crossing_seconds": Effect(
+            unit="s per collective and further node",
+            meaning="what a tensor-parallel collective between nodes takes more, whatever its bytes",
+        ),
         "launch_seconds": Effect(
             unit="s per kernel", meaning="host time to launch a kernel: what small kernels take at the least"
         ),
@@ -73,6 +79,10 @@ EFFECTS: Final[Mapping[str, Effect]] = MappingProxyType(
         "spread": Effect(
             unit="width of the interval over that of kernels and links",
             meaning="how far steps of the program stray beside what kernels' errors say",
+        ),
+        "stalled_send_seconds": Effect(
+            unit="s per send",
+            meaning="what sends between many devices' stages take in some allocations: reach of the interval",
         ),
     }
 )
@@ -134,6 +144,9 @@ VTRAIN: Final = "vTrain's published steps of Megatron-DeepSpeed on 8 to 512 A100
 BIGSCIENCE: Final = "BigScience's sweeps of 176B to 206B on 384 A100 (chronicles of tr11)"
 SAILOR: Final = "Sailor's published steps on 8 to 256 GH200"
 NANOTRON: Final = "nanotron's sweep of 1B to 80B on 8 to 64 H100 (Ultra-Scale Playbook)"
+NANOTRON_AT_SCALE: Final = (
+    "the same sweep on 128 to 512 H100, where sends stall in a quarter to all of the runs"
+)
 FOUNDRY: Final = "llm-foundry's tables of MPT 125M to 70B on A100 and H100"
 DGXC: Final = "NVIDIA's DGX Cloud recipes 25.04 and 25.05 on 8 to 2048 H100 and GB200"
 NEMO_24: Final = "NVIDIA's performance tables of NeMo 24.03 and 24.07 in fp8 on 8 to 512 H100"
@@ -201,11 +214,13 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
         attention_hopper=1.7,
         memory_passes=3.4,
         data_parallel=2.7,
+        crossing_seconds=4e-4,
         launch_seconds=1.3e-4,
         pipelined_launch_seconds=6e-5,
         pass_seconds=0.0,
         spread=0.52,
     ),
+    *_of("nanotron", NANOTRON_AT_SCALE, stalled_send_seconds=0.35),
     *_of(
         "composer",
         FOUNDRY,

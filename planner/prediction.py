@@ -35,11 +35,13 @@ from planner.plan import (
     TimelineEvent,
 )
 from planner.profile import Provenance
-from planner.strategy import Layout
+from planner.strategy import Layout, ZeroStage
 from planner.units import NANOSECONDS_PER_SECOND, Bytes, FlopsPerSecond, Seconds
 
 STANDARD_DEVIATIONS: Final = 1.2816
 """Half width of an 80 % interval of a normal distribution."""
+STEADY_DEVICES: Final = 64
+"""Up to how many devices no sends were seen to stall where replicas share states; else up to a node's."""
 MODEL_ERROR: Final = 0.04
 """Relative error of a step that no operator accounts for (stragglers, loader, what overlaps how)."""
 
@@ -249,7 +251,21 @@ def _interval(plan: PlayedPlan, seconds: Seconds, parts: Tally, stage: int) -> t
     )
     spread = plan.setting.framework.pace.spread
     width = spread * STANDARD_DEVIATIONS * sqrt(max(variance, 0.0) + (MODEL_ERROR * seconds) ** 2)
-    return max(seconds - width, 0.0), seconds + width
+    return max(seconds - width, 0.0), seconds + hypot(width, _stalled_seconds(plan, stage))
+
+
+def _stalled_seconds(plan: PlayedPlan, stage: int) -> Seconds:
+    """Return what a step takes longer where a program's sends stall, as they may between many devices."""
+    stalled = plan.setting.framework.pace.stalled_send_seconds
+    shape = plan.problem.shape
+    devices = plan.layout.mesh.world_size
+    is_whole = plan.layout.sharding.zero_stage is ZeroStage.NONE
+    is_steady = devices <= (plan.group(stage).devices_per_node if is_whole else STEADY_DEVICES)
+    if not stalled or shape.num_stages == 1 or is_steady:
+        return 0.0
+    neighbours = min(shape.num_stages - 1, 2)
+    # Each micro-batch comes from a neighbour and goes back to it.
+    return stalled * 2 * neighbours * shape.num_micro_batches * len(shape.chunks_of(stage))
 
 
 def _provenance(parts: Tally) -> ProvenanceShares:

@@ -112,6 +112,8 @@ class LayerClock(Generic[Timed, Amount]):
     """Time of products in the job's format over that of the framework's other products."""
     added_launch_seconds: Seconds = 0.0
     """Host time that each launch takes on this mesh beyond the framework's usual one."""
+    crossing_seconds: Seconds = 0.0
+    """What each tensor-parallel collective takes on this mesh beyond its links' time."""
     contention_fraction: float = CONTENTION_FRACTION
     kept_fraction: float = 0.0
     """What passes keep on this mesh beyond their tensors, as a share."""
@@ -166,7 +168,7 @@ class LayerClock(Generic[Timed, Amount]):
 
     def _forward(self, operators: Sequence[Operator]) -> Amount:
         parts = [part for op in operators for part in self._forward_parts(op, operators)]
-        return self._at_launch_rate(parts, kernels=len(parts) + _repeats(operators, Phase.FORWARD))
+        return self._launched(parts, operators, Phase.FORWARD)
 
     def _forward_parts(self, op: Operator, operators: Sequence[Operator]) -> list[Amount]:
         match op:
@@ -227,7 +229,7 @@ class LayerClock(Generic[Timed, Amount]):
     def _backward(self, operators: Sequence[Operator]) -> Amount:
         operators = [op for op in operators if not op.forward_only]
         parts = [part for op in operators for part in self._backward_parts(op, operators)]
-        return self._at_launch_rate(parts, kernels=len(parts) + _repeats(operators, Phase.BACKWARD))
+        return self._launched(parts, operators, Phase.BACKWARD)
 
     def _backward_parts(self, op: Operator, operators: Sequence[Operator]) -> list[Amount]:
         match op:
@@ -285,8 +287,20 @@ class LayerClock(Generic[Timed, Amount]):
         """Return what a mode of recomputation runs a second time."""
         again = recomputed_operators(operators, recompute=recomputed_modules(recompute))
         parts = [part for op in again for part in self._forward_parts(op, again)]
-        repeated = self._at_launch_rate(parts, kernels=len(parts) + _repeats(again, Phase.FORWARD))
+        repeated = self._launched(parts, again, Phase.FORWARD)
         return self.ledger.recast(repeated, Cause.RECOMPUTE, keep=frozenset(AXIS_CAUSES.values()))
+
+    def _launched(self, parts: Sequence[Amount], operators: Sequence[Operator], phase: Phase) -> Amount:
+        """Return all parts of a pass as the host launches them, with what collectives between nodes wait."""
+        work = self._at_launch_rate(parts, kernels=len(parts) + _repeats(operators, phase))
+        if not self.crossing_seconds:
+            return work
+        waits = self.crossing_seconds * sum(
+            op.count
+            for op in operators
+            if isinstance(op, CollectivePass) and op.axis == "tensor_parallel" and op.phase is phase
+        )
+        return self.ledger.launched(work, host_seconds=waits, serial_fraction=1.0)
 
     def _at_launch_rate(self, parts: Sequence[Amount], *, kernels: int) -> Amount:
         """Return all parts, stretched to the time in which the host can launch their kernels."""

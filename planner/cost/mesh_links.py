@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 from typing import Final
 
 from planner.cluster import NodeGroup
 from planner.cost.collective import CollectiveCosts
+from planner.cost.collective_model import is_network
 from planner.cost.geometry import axis_stride, expert_replica_stride, replica_stride
 from planner.cost.group_bridge import GroupBridge
 from planner.cost.group_shape import GroupShape
@@ -31,6 +33,15 @@ STEP_AXES: Final = (
 def num_communicators(mesh: Mesh) -> int:
     """Return how many groups of more than one rank a rank of a mesh is in."""
     return sum(getattr(mesh, axis) > 1 for axis in STEP_AXES)
+
+
+def further_nodes(group: NodeGroup, mesh: Mesh) -> int:
+    """Return over how many nodes beyond one a tensor-parallel group reaches, as networks join them."""
+    per_node = group.devices_per_node
+    joined = (level.devices for level in group.levels if not is_network(level, devices_per_node=per_node))
+    devices = max(joined, default=1)
+    reach = mesh.tensor_parallel * axis_stride(mesh, "tensor_parallel")
+    return ceil(reach / devices) - 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

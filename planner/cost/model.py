@@ -25,7 +25,7 @@ from planner.cost.memory import (
     buffer_bytes,
     framework_bytes,
 )
-from planner.cost.mesh_links import MeshLinks, num_communicators
+from planner.cost.mesh_links import MeshLinks, further_nodes, num_communicators
 from planner.cost.offload import HostCosts
 from planner.cost.pipeline import FixedPart, LayerClass, PipelineProblem
 from planner.cost.replicas import Replicas, replicas_of
@@ -131,7 +131,7 @@ class CostModel:
             transfer_ns=costs.transfer.nanoseconds,
             transfer_blocks=framework.transfer_blocks(schedule.name),
             gather_overlaps=framework.overlaps_parameter_gather,
-            reduce_overlaps=framework.overlaps_gradient_reduction,
+            reduce_overlaps=framework.reduction_overlaps(layout.sharding.zero_stage),
             gather_bucket_ns=max(part.forward.nanoseconds for part in costs.layers),
             reduce_bucket_ns=max(part.reduce.nanoseconds for part in costs.layers),
             barrier_ns=costs.barrier.nanoseconds,
@@ -355,6 +355,7 @@ class CostModel:
             attention_pace=framework.pace.attention(generation),
             product_pace=framework.pace.in_format(self.setting.job.precision),
             added_launch_seconds=self._added_launch_seconds(mesh),
+            crossing_seconds=framework.pace.crossing_seconds * further_nodes(self.group, mesh),
             kept_fraction=framework.footprint.pipelined_kept_fraction if is_pipelined else 0.0,
             contention_fraction=self.facts.contention_fraction,
         )

@@ -7,15 +7,13 @@ from typing import Final
 import numpy as np
 
 from planner.footprints import FootprintParameter
-from planner.parameters import PARAMETERS, Parameter
+from planner.parameters import PARAMETERS, WIDTHS, Parameter
 from planner.validation.evaluation import Evaluator
 from planner.validation.metrics import HIGH_QUANTILE
 from planner.validation.runs import Floats, TimedRun, log_errors, sampled
 
 MOST_RUNS: Final = 120
 """Runs that are asked again for each parameter."""
-WIDTH: Final = "spread"
-"""The effect that changes intervals and no prediction."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +44,9 @@ def ablations(runs: Sequence[TimedRun], parameters: tuple[Parameter, ...] = PARA
     like = Evaluator()
     for parameter in parameters:
         decided = sampled([run for run in runs if run.rests_on(parameter, parameters)], MOST_RUNS)
-        is_asked = parameter.is_fitted and parameter.effect != WIDTH and parameter.value != parameter.neutral
+        is_asked = (
+            parameter.is_fitted and parameter.effect not in WIDTHS and parameter.value != parameter.neutral
+        )
         if not decided or not is_asked:
             continue
         without = tuple(replace(one, value=one.neutral) if one == parameter else one for one in parameters)

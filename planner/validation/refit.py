@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.parameters import EAGER, PARAMETERS, Parameter
+from planner.parameters import EAGER, PARAMETERS, WIDTHS, Parameter
 from planner.validation.evaluation import Evaluator
 from planner.validation.folder import Files
 from planner.validation.runs import Floats, TimedRun, log_errors, sampled, timed_runs
@@ -120,7 +120,7 @@ def _prior(
     parameter: Parameter, source: str, runs: Sequence[TimedRun], parameters: tuple[Parameter, ...]
 ) -> float:
     """Return the median of the effect in programs of the same kind that other sources ran; else neutral."""
-    if parameter.effect == "spread":
+    if parameter.effect in WIDTHS:
         return parameter.neutral
     peers = [
         one

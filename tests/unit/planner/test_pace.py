@@ -32,6 +32,7 @@ ALONE = replace(CUT, tensor_parallel=1, sequence_parallel=False)
 """Nothing runs beside a kernel, so that each takes its whole second."""
 DECODER = DecoderLayer(hidden=64, ffn=256, heads=4, kv_heads=4, head_dim=16)
 HEAD = HeadLayer(vocabulary=512, hidden=64)
+PASSES = (Phase.FORWARD, Phase.BACKWARD)
 
 
 class SecondKernels:
@@ -58,6 +59,7 @@ def seconds(
     recompute: Recompute = NO_RECOMPUTE,
     added_launch_seconds: float = 0.0,
     product_pace: float = 1.0,
+    crossing_seconds: float = 0.0,
     cut: Cut = CUT,
 ) -> float:
     clock = LayerClock(
@@ -67,6 +69,7 @@ def seconds(
         framework=replace(MEGATRON_CORE, pace=pace),
         added_launch_seconds=added_launch_seconds,
         product_pace=product_pace,
+        crossing_seconds=crossing_seconds,
     )
     cost = clock.cost(clock.passes(layer, cut), recompute)
     return cost.forward.seconds + cost.backward.seconds
@@ -137,3 +140,13 @@ def test_products_of_scaled_blocks_have_a_pace_of_their_own() -> None:
     slower = seconds(HEAD, product_pace=1.5, cut=ALONE) - seconds(HEAD, cut=ALONE)
     # The logits and both of their gradients.
     assert slower == pytest.approx(3 * 0.5)
+
+
+def test_collectives_between_nodes_wait_beside_what_the_host_takes() -> None:
+    here, across = (seconds(DECODER, crossing_seconds=wait) for wait in (0.0, 0.25))
+    collectives = [
+        op
+        for op in DECODER.operators(CUT)
+        if isinstance(op, CollectivePass) and op.axis == "tensor_parallel" and op.phase in PASSES
+    ]
+    assert across - here == pytest.approx(0.25 * sum(op.count for op in collectives))

@@ -63,3 +63,23 @@ def test_gathered_inputs_that_may_not_be_kept_widen_an_interval_downwards() -> N
     assert unsure is not None
     low, high = unsure.interval
     assert unsure.predicted - low > 1.5 * (high - unsure.predicted)
+
+
+def test_replicas_of_nanotron_average_beside_backward_unless_they_share_states() -> None:
+    run = {"framework": "nanotron", "gpus": "64", "tp": "1", "dp": "64", "mbs": "1", "seq_parallel": ""}
+    outcomes = (Evaluator().outcome(row(inter_link="EFA", zero_stage=stage, **run)) for stage in ("0", "1"))
+    visible = [one.prediction.breakdown_seconds.data_parallel for one in outcomes if one.prediction]
+    whole, sharded = visible
+    assert whole < 0.5 * sharded
+
+
+def test_sends_that_stall_between_many_devices_reach_an_interval_upwards() -> None:
+    run = {"framework": "nanotron", "pp": "2", "tp": "1", "mbs": "1", "seq_parallel": "", "inter_link": "EFA"}
+    steady, far = (
+        step_time_comparison(Evaluator().outcome(row(gpus=str(2 * dp), dp=str(dp), gbs=str(8 * dp), **run)))
+        for dp in (32, 64)
+    )
+    assert steady is not None
+    assert far is not None
+    # 2 sends of each of 8 micro-batches.
+    assert far.interval[1] - far.predicted > 16 * 0.3 > steady.interval[1] - steady.predicted
