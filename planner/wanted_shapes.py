@@ -5,7 +5,7 @@ pricing the best plans once more with that one figure a standard deviation slowe
 or takes no time, moves nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from math import sqrt
 from typing import Any, Final
@@ -16,13 +16,16 @@ from planner.cost.group_shape import GroupShape
 from planner.cost.memory_passes import ELEMENT_BYTES, MOVED, SAME_BACKWARD
 from planner.cost.model import CostModel
 from planner.cost.product_rows import shape_of_phase
+from planner.expansion import expand_short_plan
 from planner.formats import attention_precision
 from planner.job import Precision
+from planner.legality import layout_violations
 from planner.planning import PlanRequest, searched_space
 from planner.prediction import play
 from planner.profile import Estimate
 from planner.search.best_first import Candidate, search
-from planner.strategy import Mesh
+from planner.setting import Setting
+from planner.strategy import Mesh, ShortPlan
 from planner.units import NANOSECONDS_PER_SECOND, Bytes, Seconds
 from planner.workload.operators import AttentionCore, Collective, MatrixProduct, MemoryPass, Phase
 
@@ -118,13 +121,7 @@ def wanted_shapes(request: PlanRequest) -> WantedShapes:
     """
     space = searched_space(request)
     ear = _Ear()
-    model = _ListeningModel(
-        setting=space.setting,
-        group=space.setting.cluster.node_groups[0],
-        profiles=request.profiles,
-        memory_fraction=request.constraints.memory_fraction,
-    )
-    model.listen(ear)
+    model = _listening_model(request, space.setting, ear)
     outcome = search(space, model, request.solver)
     candidates = _weighed(outcome.best, outcome.runners_up)
     influence = dict.fromkeys(ear.heard, 0.0)
@@ -138,6 +135,43 @@ def wanted_shapes(request: PlanRequest) -> WantedShapes:
         mesh=best.layout.mesh if best else None,
         step_time_seconds=best.makespan_ns / NANOSECONDS_PER_SECOND if best else None,
     )
+
+
+def shapes_of_plans(request: PlanRequest, plans: Iterable[ShortPlan]) -> WantedShapes:
+    """Return the shapes by which some plans are priced, those first that are least certain.
+
+    Plans that are illegal, or whose layers have no place, ask for nothing. The ``influence`` is the share
+    of the fastest plan's step by which one use of a figure may be off.
+    """
+    setting = searched_space(request).setting
+    ear = _Ear()
+    model = _listening_model(request, setting, ear)
+    fastest_ns, mesh = 0, None
+    for plan in plans:
+        fixed = expand_short_plan(plan, setting)
+        if layout_violations(setting, fixed.layout) or fixed.violations or fixed.assignment is None:
+            continue
+        makespan_ns = play(model, fixed.layout, fixed.assignment).played.makespan_ns
+        if mesh is None or makespan_ns < fastest_ns:
+            fastest_ns, mesh = makespan_ns, fixed.layout.mesh
+    seconds = fastest_ns / NANOSECONDS_PER_SECOND
+    in_order = sorted(ear.heard, key=lambda wanted: -ear.uncertain_seconds(wanted))
+    return WantedShapes(
+        influence={wanted: ear.uncertain_seconds(wanted) / seconds for wanted in in_order},
+        mesh=mesh,
+        step_time_seconds=None if mesh is None else seconds,
+    )
+
+
+def _listening_model(request: PlanRequest, setting: Setting, ear: "_Ear") -> "_ListeningModel":
+    model = _ListeningModel(
+        setting=setting,
+        group=setting.cluster.node_groups[0],
+        profiles=request.profiles,
+        memory_fraction=request.constraints.memory_fraction,
+    )
+    model.listen(ear)
+    return model
 
 
 def _weighed(best: Candidate | None, others: list[Candidate]) -> list[Candidate]:

@@ -11,7 +11,6 @@ from profiler.shapes import CollectiveShape, KernelShape, OverlapShape, Shape, S
 
 BOTH_WAYS = (Phase.FORWARD, Phase.BACKWARD)
 PRODUCT_PHASES = (Phase.FORWARD, Phase.INPUT_GRADIENT, Phase.WEIGHT_GRADIENT)
-VOCABULARY = 2**15
 EVERY_OTHER = 2
 """All-reduces are measured at every size, the other collectives at every second one."""
 
@@ -27,6 +26,8 @@ class Rungs:
     batched: tuple[Shape, ...]
     attention: tuple[Shape, ...]
     rows_by_columns: tuple[tuple[int, int], ...]
+    vocabularies: tuple[int, ...]
+    """Of the embeddings, one for each of those planes: the gradient fills the whole table."""
     parameters: tuple[int, ...]
     payload_bytes: tuple[int, ...]
     overlapped_bytes: int
@@ -51,6 +52,7 @@ RUNGS: Mapping[str, Rungs] = {
         batched=({"batch": 4, "m": 128, "n": 128, "k": 64}, {"batch": 8, "m": 512, "n": 512, "k": 64}),
         attention=(_attention(128, heads=4, head_dim=64), _attention(512, heads=8, head_dim=64)),
         rows_by_columns=((128, 256), (512, 512), (1024, 1024)),
+        vocabularies=(2**9, 2**12, 2**15),
         parameters=(2**18, 2**20, 2**22),
         payload_bytes=tuple(4**exponent for exponent in range(5, 13)),
         overlapped_bytes=4 * 2**20,
@@ -71,6 +73,7 @@ RUNGS: Mapping[str, Rungs] = {
         ),
         attention=(_attention(2048, heads=32, head_dim=128), _attention(8192, heads=32, head_dim=128)),
         rows_by_columns=((2048, 4096), (8192, 4096), (8192, 8192)),
+        vocabularies=(2**15, 2**15, 2**15),
         parameters=(2**24, 2**26, 2**28),
         payload_bytes=tuple(4**exponent for exponent in range(5, 16)),
         overlapped_bytes=256 * 2**20,
@@ -145,9 +148,9 @@ def _attentions(rungs: Rungs, dtype: str) -> Iterator[KernelShape]:
 
 def _passes(rungs: Rungs, dtype: str) -> Iterator[KernelShape]:
     """Yield the passes that memory binds, over the activations of one layer."""
-    for rows, columns in rungs.rows_by_columns:
+    for (rows, columns), vocabulary in zip(rungs.rows_by_columns, rungs.vocabularies, strict=True):
         plane, line = {"rows": rows, "cols": columns}, {"elems": rows * columns}
-        table = {**plane, "vocabulary": VOCABULARY}
+        table = {**plane, "vocabulary": vocabulary}
         for operator in ("add", "copy"):
             yield KernelShape(operator=operator, dtype=dtype, phase=Phase.FORWARD, shape=line)
         yield KernelShape(operator="permute", dtype=dtype, phase=Phase.FORWARD, shape=plane)

@@ -20,11 +20,17 @@ from profiler.outcomes import Outcome, Overlapped
 from profiler.overlap import measure_overlap
 from profiler.processes import Alone, Failure, GroupShape, PeerFailed, Place, Ranks, join, part
 from profiler.profile_file import Header, ProfileFile
+from profiler.program import program_facts
 from profiler.shapes import CollectiveShape, KernelShape, OverlapShape, Shapes, TransferShape, Wanted, key_of
 from profiler.sustained import load_shape, sustained_rate
 from profiler.timing import Exchange, Rules, Timing, measure
 from profiler.transfers import prepared_transfer, runs_alone
 
+PROGRAM = "program"
+"""The fact that says what the host takes for torch's work around kernels."""
+PROGRAM_SECONDS: Seconds = 5.0
+PROGRAM_SHARE = 0.1
+"""How long that is measured, and of the time for all, what it may take."""
 REPEATED_FRACTION = 0.5
 """Of a measurement's share of the time, what its repeats may take; the rest makes operands and warms up."""
 DRIVE_BYTES = 2**30
@@ -175,6 +181,8 @@ def run(order: Order, place: Place, meeting: str) -> None:
         if order.load_seconds:
             _measure_load(order.load_seconds, bench, profile)
             seconds_limit = None if seconds_limit is None else max(0.0, seconds_limit - order.load_seconds)
+        if order.shapes is None:
+            _measure_program(bench, profile, seconds_limit=seconds_limit)
         measure_all(shapes, bench, profile=profile, rules=order.rules, seconds_limit=seconds_limit)
     finally:
         part()
@@ -224,6 +232,20 @@ def _measure_load(seconds: Seconds, bench: Bench, profile: ProfileFile | None) -
             f"{format_count(slowest.burst_flops_per_second)}FLOP/s, in the end "
             f"{format_count(slowest.sustained_flops_per_second)}FLOP/s"
         )
+
+
+def _measure_program(bench: Bench, profile: ProfileFile | None, *, seconds_limit: Seconds | None) -> None:
+    """Keep what the host takes for torch's work around kernels; a run that goes on has it already."""
+    known = profile is not None and profile.journal.facts.get(PROGRAM, {}).get("run") == profile.journal.run
+    if bench.everyone().exchange(known)[0]:
+        return
+    limit = PROGRAM_SECONDS if seconds_limit is None else min(PROGRAM_SECONDS, PROGRAM_SHARE * seconds_limit)
+    facts = program_facts(bench.backend, bench.everyone(), seconds_limit=limit)
+    bench.backend.release()
+    if profile:
+        profile.journal.add_facts({PROGRAM: {"run": profile.journal.run, **facts}})
+        for row in facts["rows"]:
+            _say(f"torch around kernels, {row['program']} {row['phase']}: {format_seconds(row['seconds'])}")
 
 
 def measure_all(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Protocol
 
+from planner.cost.host_times import HostTimes
 from planner.cost.ledger import Amount, Ledger, Timed, Timed_co
 from planner.cost.tally import AXIS_CAUSES, CONTENTION_FRACTION, Cause, Family
 from planner.framework import Framework
@@ -114,6 +115,8 @@ class LayerClock(Generic[Timed, Amount]):
     """Host time that each launch takes on this mesh beyond the framework's usual one."""
     crossing_seconds: Seconds = 0.0
     """What each tensor-parallel collective takes on this mesh beyond its links' time."""
+    host: HostTimes | None = None
+    """What the host was measured to take on this mesh; None where nobody did: the framework's pace holds."""
     contention_fraction: float = CONTENTION_FRACTION
     kept_fraction: float = 0.0
     """What passes keep on this mesh beyond their tensors, as a share."""
@@ -146,8 +149,12 @@ class LayerClock(Generic[Timed, Amount]):
             if tensor.made_by is Module.HEAD
         ]
         return LayerCost(
-            forward=passes.forward,
-            backward=self.ledger.total((self.again(operators, recompute), passes.backward)),
+            forward=self._wrapped(passes.forward, recompute, backward=False),
+            backward=self._wrapped(
+                self.ledger.total((self.again(operators, recompute), passes.backward)),
+                recompute,
+                backward=True,
+            ),
             saved_bytes=kept,
             working_bytes=everything - kept + _working_bytes(operators, passes.cut),
             logits_bytes=held * sum(logits),
@@ -281,7 +288,7 @@ class LayerClock(Generic[Timed, Amount]):
         parts = [
             self.ledger.booked(each, cause=Cause.COMPUTE, family=Family.MATRIX_PRODUCT) for each in timed
         ]
-        return self._at_launch_rate(parts, kernels=len(parts))
+        return self._at_launch_rate(parts, kernels=len(parts), phase=Phase.BACKWARD)
 
     def again(self, operators: Sequence[Operator], recompute: Recompute) -> Amount:
         """Return what a mode of recomputation runs a second time."""
@@ -290,9 +297,19 @@ class LayerClock(Generic[Timed, Amount]):
         repeated = self._launched(parts, again, Phase.FORWARD)
         return self.ledger.recast(repeated, Cause.RECOMPUTE, keep=frozenset(AXIS_CAUSES.values()))
 
+    def _wrapped(self, work: Amount, recompute: Recompute, *, backward: bool) -> Amount:
+        """Return a pass with what the host takes to keep a layer's inputs, or to begin it again.
+
+        A host that only launches kernels is ahead of them.
+        """
+        if self.host is None or not self.host.is_serial or recompute.mode is RecomputeMode.NONE:
+            return work
+        seconds = self.host.recomputed.backward if backward else self.host.recomputed.forward
+        return self.ledger.launched(work, host_seconds=seconds, serial_fraction=1.0)
+
     def _launched(self, parts: Sequence[Amount], operators: Sequence[Operator], phase: Phase) -> Amount:
         """Return all parts of a pass as the host launches them, with what collectives between nodes wait."""
-        work = self._at_launch_rate(parts, kernels=len(parts) + _repeats(operators, phase))
+        work = self._at_launch_rate(parts, kernels=len(parts) + _repeats(operators, phase), phase=phase)
         if not self.crossing_seconds:
             return work
         waits = self.crossing_seconds * sum(
@@ -302,10 +319,17 @@ class LayerClock(Generic[Timed, Amount]):
         )
         return self.ledger.launched(work, host_seconds=waits, serial_fraction=1.0)
 
-    def _at_launch_rate(self, parts: Sequence[Amount], *, kernels: int) -> Amount:
+    def _launch_seconds(self, phase: Phase) -> Seconds:
+        """Return the host time of each kernel: as measured, else as the framework's pace has it."""
+        if self.host is None:
+            return self.framework.pace.launch_seconds + self.added_launch_seconds
+        return self.host.operator.forward if phase is Phase.FORWARD else self.host.operator.backward
+
+    def _at_launch_rate(self, parts: Sequence[Amount], *, kernels: int, phase: Phase) -> Amount:
         """Return all parts, stretched to the time in which the host can launch their kernels."""
-        host = kernels * (self.framework.pace.launch_seconds + self.added_launch_seconds)
-        serial = self.framework.pace.serial_host_fraction
+        host = kernels * self._launch_seconds(phase)
+        is_serial = self.host is not None and self.host.is_serial
+        serial = 1.0 if is_serial else self.framework.pace.serial_host_fraction
         return self.ledger.launched(self.ledger.total(parts), host_seconds=host, serial_fraction=serial)
 
 

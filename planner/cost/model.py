@@ -16,6 +16,7 @@ from planner.cost.corrections import Corrections, Kind
 from planner.cost.geometry import EXPERT_AXES, axis_stride
 from planner.cost.ground import Ground, Member, cut_key, members_of, pipeline_shape
 from planner.cost.group_bridge import GroupBridge
+from planner.cost.host_costs import UnitHost, hosted, measured_host, unit_host
 from planner.cost.layer import CollectiveClock, KernelClock, LayerClock, LayerPasses, model_flops
 from planner.cost.layout_costs import HostPart, LayoutCosts, PartCost, Run, fixed_part, layer_class
 from planner.cost.ledger import LAUNCH_RELATIVE_ERROR, Amount, Ledger, Tallies, Timed
@@ -96,6 +97,7 @@ class CostModel:
         self.collectives: CollectiveCosts = (
             like.collectives if like else CollectiveCosts(self.group, self.profiles)
         )
+        host = measured_host(self.setting.framework, self.group.device, self.profiles, kernels=self.kernels)
         if self.corrected is not None:
             self.kernels = self.kernels.corrected(self.corrected)
             self.collectives = self.collectives.corrected(self.corrected)
@@ -104,6 +106,8 @@ class CostModel:
         self.widths = self.setting.framework.widths(
             job.precision, moment_values=job.optimizer.moment_values, formats=StateFormats.of(job)
         )
+        self.host = host and host.scaled(self.corrections.factor(Kind.HOST))
+        self.setting = hosted(self.setting, self.host)
         self.states = self._state_costs()
         self.hosts: HostCosts | None = HostCosts.of(self.group, self.setting.framework, self.widths)
         self.members = members_of(self.setting)
@@ -358,6 +362,7 @@ class CostModel:
             crossing_seconds=framework.pace.crossing_seconds * further_nodes(self.group, mesh),
             kept_fraction=framework.footprint.pipelined_kept_fraction if is_pipelined else 0.0,
             contention_fraction=self.facts.contention_fraction,
+            host=self.host and self.host.on(mesh),
         )
 
     def links(self, mesh: Mesh) -> MeshLinks:
@@ -376,7 +381,9 @@ class CostModel:
         if key not in self._parts:
             held = self._held_by(name, ground, tied=tied)
             run = self._run(name, way.recompute, ground)
-            part = self._shared_part(run, replicas, held=held)
+            is_sharded = replicas.dense.sharding.gradients > 1
+            host = unit_host(self.host, is_layer=isinstance(name, int), is_sharded=is_sharded)
+            part = self._shared_part(run, replicas, held=held, host=host)
             whole = self._whole_gradients(name, ground.cut, replicas.dense.sharding)
             part = replace(part, states=part.states + whole)
             if on_host.is_any or way.activations:
@@ -438,7 +445,7 @@ class CostModel:
             self._runs[key] = run
         return self._runs[key]
 
-    def _shared_part(self, run: Run, replicas: Replicas, *, held: Holdings) -> PartCost:
+    def _shared_part(self, run: Run, replicas: Replicas, *, held: Holdings, host: UnitHost) -> PartCost:
         """Return layers that run so, and hold so much, with what their replicas exchange."""
         forward, backward = run.forward, run.backward
         shares = [
@@ -456,8 +463,8 @@ class CostModel:
             for holding, part, share in shares
         ]
         return PartCost(
-            forward=total((forward, *in_forward)),
-            backward=total((backward, *in_backward)),
+            forward=total((forward, *in_forward, host.forward)),
+            backward=total((backward, *in_backward, host.backward)),
             saved_bytes=run.saved_bytes,
             working_bytes=run.working_bytes,
             logits_bytes=run.logits_bytes,
@@ -473,7 +480,10 @@ class CostModel:
                 StateBytes(),
             ),
             optimizer=total(
-                self.states.update(holding.trained, share.sharding) for holding, _, share in shares
+                (
+                    *(self.states.update(holding.trained, share.sharding) for holding, _, share in shares),
+                    host.update,
+                )
             ),
             gather=total(share.gather_per_step(holding.trained.parameters) for holding, _, share in shares),
             reduce=total(share.reduction_per_step(holding.reduced) for holding, _, share in shares),

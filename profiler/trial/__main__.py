@@ -36,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         warm_up_steps=arguments.warm_up_steps,
         steps=arguments.steps,
         has_reference=not arguments.without_reference,
+        in_turn=arguments.in_turn,
+        has_account=not arguments.without_account,
     )
     try:
         orders = [read_order(json.loads(path.read_text())) for path in arguments.orders]
@@ -84,7 +86,13 @@ def _parser() -> argparse.ArgumentParser:
         "--warm-up-steps", type=int, default=COMPARED_STEPS, metavar="N", help="steps before them"
     )
     parser.add_argument(
+        "--in-turn", action="store_true", help="a step of each plan in turn, rather than plan by plan"
+    )
+    parser.add_argument(
         "--without-reference", action="store_true", help="do not run the model in one process as well"
+    )
+    parser.add_argument(
+        "--without-account", action="store_true", help="do not time each operator by itself in further steps"
     )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="what to run on")
     return parser

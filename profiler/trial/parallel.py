@@ -115,7 +115,7 @@ def parallelized(chunk: Chunk, placed: Sequence[PlacedLayer], mesh: TrialMesh) -
     refuse_uneven(placed, order)
     if order.mesh.tensor_parallel > 1:
         for layer in chunk.layers:
-            _split(layer, mesh.mesh[TENSOR], is_sequence_split=order.mesh.sequence_parallel)
+            split_layer(layer, mesh.mesh[TENSOR], is_sequence_split=order.mesh.sequence_parallel)
     for number, entry in enumerate(placed):
         if entry.recompute.mode is RecomputeMode.FULL:
             chunk.layers[number] = checkpoint_wrapper(chunk.layers[number])
@@ -124,7 +124,7 @@ def parallelized(chunk: Chunk, placed: Sequence[PlacedLayer], mesh: TrialMesh) -
     return chunk
 
 
-def _split(layer: nn.Module, mesh: DeviceMesh, *, is_sequence_split: bool) -> None:
+def split_layer(layer: nn.Module, mesh: DeviceMesh, *, is_sequence_split: bool) -> None:
     """Split one layer over tensor parallel; between layers stand whole activations, or shards."""
     between = Shard(1) if is_sequence_split else Replicate()
     if isinstance(layer, Embedding):

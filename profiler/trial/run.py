@@ -18,7 +18,7 @@ from torch._C._distributed_c10d import HashStore
 from planner.units import Bytes, Seconds
 from profiler.backend import Backend, open_backend
 from profiler.processes import GroupShape, Place, Ranks, join, part
-from profiler.trial.account import LiveBytes, TimesOperators
+from profiler.trial.account import LiveBytes, StepAccount, TimesOperators
 from profiler.trial.model import SEED, build_chunk
 from profiler.trial.order import TrialOrder
 from profiler.trial.parallel import TrialMesh, build_mesh, parallelized
@@ -35,11 +35,18 @@ KIBIBYTE: Final = 1024
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrialSettings:
-    """Steps before the clock and on it; whether to run the model in one process as well."""
+    """Steps before the clock and on it; whether to run the model in one process as well.
+
+    ``in_turn``: all plans are made ready first, and then each of them runs a step in turn, so that what
+    disturbs the machine for a while disturbs all of them alike.
+    """
 
     warm_up_steps: int = COMPARED_STEPS
     steps: int = 5
     has_reference: bool = True
+    in_turn: bool = False
+    has_account: bool = True
+    """Whether to run two more steps in which every operator is timed by itself."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -81,32 +88,66 @@ def run_orders(
         distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     ranks = groups[GroupShape(size=place.world_size)]
     try:
-        measured = [run_trial(order, settings, backend=backend, ranks=ranks) for order in orders]
+        run_all = run_in_turn if settings.in_turn else run_one_by_one
+        measured = run_all(orders, settings, backend=backend, ranks=ranks)
     finally:
         part()
     if place.rank == 0:
         output.write_text(json.dumps(measured, indent=1))
 
 
-def run_trial(
-    order: TrialOrder, settings: TrialSettings, *, backend: Backend, ranks: Ranks
-) -> dict[str, Any]:
-    """Run a plan on all ranks; return what was measured, the same on each of them.
+def run_one_by_one(
+    orders: Sequence[TrialOrder], settings: TrialSettings, *, backend: Backend, ranks: Ranks
+) -> list[dict[str, Any]]:
+    """Run each plan to its end on all ranks; return what was measured, the same on each of them.
 
     Raises PlanCannotRun for what a trial does not have, on every rank alike.
     """
+    return [_measured(_warmed(order, settings, backend, ranks), settings, backend, ranks) for order in orders]
+
+
+def run_in_turn(
+    orders: Sequence[TrialOrder], settings: TrialSettings, *, backend: Backend, ranks: Ranks
+) -> list[dict[str, Any]]:
+    """Make all plans ready, then time one step of each in turn, round after round; see `run_one_by_one`."""
+    warmed = [_warmed(order, settings, backend, ranks) for order in orders]
+    for _ in range(settings.steps):
+        for one in warmed:
+            backend.use_precision(one.trial.order.job.precision)
+            one.seconds.append(_timed(one.trial, ranks))
+    return [_measured(one, settings, backend, ranks) for one in warmed]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Warmed:
+    """A plan whose first steps have run, and how long those took that were timed."""
+
+    trial: Trial
+    losses: list[Tensor | None]
+    losses_alone: list[float] | None
+    seconds: list[dict[str, Seconds]]
+
+
+def _warmed(order: TrialOrder, settings: TrialSettings, backend: Backend, ranks: Ranks) -> _Warmed:
     torch.use_deterministic_algorithms(mode=False)
     backend.use_precision(order.job.precision)
     losses_alone = _losses_of_one_process(order, backend, ranks) if settings.has_reference else None
     trial = _prepared(order, backend)
     losses = [trial.step() for _ in range(settings.warm_up_steps)]
-    seconds = [_timed(trial, ranks) for _ in range(settings.steps)]
-    account = _account(trial)
+    return _Warmed(trial=trial, losses=losses, losses_alone=losses_alone, seconds=[])
+
+
+def _measured(warmed: _Warmed, settings: TrialSettings, backend: Backend, ranks: Ranks) -> dict[str, Any]:
+    """Time the steps that are left, and watch two more; return what was measured."""
+    trial, seconds = warmed.trial, warmed.seconds
+    backend.use_precision(trial.order.job.precision)
+    seconds += [_timed(trial, ranks) for _ in range(settings.steps - len(seconds))]
+    account = _account(trial) if settings.has_account else StepAccount().to_document()
     memory = _memory(trial, backend)
     everyone = ranks.exchange(
         {
             "stage": trial.mesh.stage,
-            "losses": [None if loss is None else float(loss) for loss in losses],
+            "losses": [None if loss is None else float(loss) for loss in warmed.losses],
             "seconds": seconds,
             "account": account,
             "memory": memory,
@@ -120,7 +161,7 @@ def run_trial(
         "warm_up_steps": settings.warm_up_steps,
         "step_time": _step_time(everyone),
         "stages": _stages(everyone),
-        "numerics": _numerics(order, everyone, losses_alone),
+        "numerics": _numerics(trial.order, everyone, warmed.losses_alone),
     }
 
 

@@ -7,6 +7,7 @@ import pytest
 from planner.cost.group_shape import GroupShape
 from planner.job import Precision
 from planner.planning import PlanRequest
+from planner.strategy import ShortPlan
 from planner.wanted_shapes import (
     CollectiveWanted,
     KernelWanted,
@@ -15,6 +16,7 @@ from planner.wanted_shapes import (
     measured_in,
     pass_wanted,
     product_wanted,
+    shapes_of_plans,
     wanted_shapes,
 )
 from planner.workload.operators import AttentionCore, Collective, MatrixProduct, Module, Phase
@@ -111,6 +113,28 @@ def test_what_moves_the_prediction_most_comes_first() -> None:
     kinds = {one.operator for one in wanted.influence if isinstance(one, KernelWanted)}
     assert {"matrix_product", "attention", "adam"} <= kinds
     assert any(isinstance(one, CollectiveWanted) for one in wanted.influence)
+
+
+def test_plans_ask_for_their_own_shapes_alone() -> None:
+    request = small_request()
+    replicas = ShortPlan(data_parallel=2, micro_batch_size=1)
+    split = ShortPlan(tensor_parallel=2, micro_batch_size=2)
+    illegal = ShortPlan(tensor_parallel=5, micro_batch_size=1)
+
+    wanted = [set(shapes_of_plans(request, plans).influence) for plans in ([replicas], [split])]
+    both = shapes_of_plans(request, [replicas, split, illegal])
+
+    assert set(both.influence) == wanted[0] | wanted[1]
+    assert wanted[0] - wanted[1]
+    assert wanted[1] - wanted[0]
+    influence = list(both.influence.values())
+    assert influence == sorted(influence, reverse=True)
+    assert both.step_time_seconds == min(
+        seconds
+        for plan in (replicas, split)
+        if (seconds := shapes_of_plans(request, [plan]).step_time_seconds) is not None
+    )
+    assert shapes_of_plans(request, [illegal]).step_time_seconds is None
 
 
 def test_what_was_measured_leaves_nothing_to_doubt() -> None:

@@ -94,3 +94,21 @@ def test_what_a_trial_does_not_have_is_told_in_a_line(
     assert code == 2
     assert reason in capsys.readouterr().err
     assert not output.exists()
+
+
+def test_plans_that_run_in_turn_give_what_they_give_one_by_one(tmp_path: Path) -> None:
+    orders = (document(), document(recompute={"mode": "full", "modules": []}))
+    (tmp_path / "turns").mkdir()
+    _, by_themselves = run(tmp_path, *orders, options=("--without-reference",))
+    code, in_turn = run(
+        tmp_path / "turns", *orders, options=("--without-reference", "--in-turn", "--without-account")
+    )
+    assert code == 0
+    pairs = zip(json.loads(by_themselves.read_text()), json.loads(in_turn.read_text()), strict=True)
+    for alone, turned in pairs:
+        assert turned["numerics"]["losses"] == pytest.approx(alone["numerics"]["losses"])
+        assert len(turned["step_time"]["samples_seconds"]) == 2
+        (stage,), (stage_alone,) = turned["stages"], alone["stages"]
+        assert stage["operators"] == []
+        peaks = (stage["memory_bytes"]["peak_allocated"], stage_alone["memory_bytes"]["peak_allocated"])
+        assert peaks[0] == peaks[1]

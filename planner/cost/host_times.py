@@ -1,0 +1,190 @@
+"""What the host of a profiled machine takes for torch's own work around kernels, operator by operator.
+
+The profiler runs a block whose kernels hardly matter in every way that a plan may ask for. What a way takes
+beyond the kernels of that block, as the planner prices them, is the host's; it goes with the number of
+operators.
+On a processor the host runs the kernels too, so that its time comes on top of theirs.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any, Final, Self
+
+from planner.cluster import Device
+from planner.profile import Profile
+from planner.strategy import Mesh
+from planner.units import Seconds
+from planner.workload.layers import Cut
+from planner.workload.operators import CollectivePass, MatrixProduct, MemoryPass, Operator
+from planner.workload.transformer import DecoderLayer
+
+PROGRAM: Final = "program"
+"""The fact of a profile that holds the rows."""
+PROCESSOR: Final = "cpu"
+"""The architecture of a device that is the host itself."""
+PROGRAM_OF_ROWS: Final = "pytorch"
+"""The framework whose modules the profiler runs."""
+WAYS: Final = ("plain", "checkpoint", "tensor_parallel", "sequence_parallel", "sharded")
+
+Rows = Mapping[tuple[str, str], Seconds]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BothWays:
+    """Host seconds of forward and of backward."""
+
+    forward: Seconds = 0.0
+    backward: Seconds = 0.0
+
+    def __add__(self, other: "BothWays") -> "BothWays":
+        """Return both together."""
+        return BothWays(forward=self.forward + other.forward, backward=self.backward + other.backward)
+
+    def beyond(self, other: "BothWays") -> "BothWays":
+        """Return what this takes more, nothing where it takes less."""
+        return BothWays(
+            forward=max(self.forward - other.forward, 0.0), backward=max(self.backward - other.backward, 0.0)
+        )
+
+    def times(self, factor: float) -> "BothWays":
+        """Return this so many times."""
+        return BothWays(forward=self.forward * factor, backward=self.backward * factor)
+
+    def over(self, counts: "BothWays") -> "BothWays":
+        """Return the time of each of so many operators."""
+        return BothWays(forward=self.forward / counts.forward, backward=self.backward / counts.backward)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProgramRun:
+    """The block that the profiler ran, how many of it, and what one took in every way, by way and phase."""
+
+    block: DecoderLayer
+    sequence_length: int
+    layers: int
+    rows: Rows
+
+    @classmethod
+    def of(cls, device: Device, profiles: Iterable[Profile]) -> Self | None:
+        """Return what the profiles of a device say; of several machines of its kind the median.
+
+        None where none says all of it. Profiles that ran another block than the first are left out.
+        """
+        facts = [
+            fact
+            for profile in profiles
+            if profile.device == device.name and (fact := _fact(profile)) is not None
+        ]
+        if not facts:
+            return None
+        first = facts[0]
+        same = [_rows(fact) for fact in facts if fact["block"] == first["block"]]
+        keys = set.intersection(*(set(rows) for rows in same))
+        return cls(
+            block=DecoderLayer(**first["block"]),
+            sequence_length=int(first["sequence_length"]),
+            layers=int(first["layers"]),
+            rows={key: median(rows[key] for rows in same) for key in keys},
+        )
+
+    def way(self, name: str) -> BothWays:
+        """Return what one layer took in a way."""
+        return BothWays(forward=self.rows[name, "forward"], backward=self.rows[name, "backward"])
+
+    @property
+    def cut(self) -> Cut:
+        """How the block was cut: not at all."""
+        return Cut(micro_batch_size=1, sequence_length=self.sequence_length, element_bytes=4)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostTimes:
+    """Host seconds beside kernels: of each operator, of each layer that is wrapped, of passes and steps."""
+
+    is_serial: bool
+    """Whether nothing hides them: the host runs the kernels itself."""
+    operator: BothWays
+    tensor_parallel: BothWays
+    """Of each operator of a layer whose tensors are split, on top."""
+    sequence_parallel: BothWays
+    """The same where the sequence is split between the layers as well."""
+    sharded: BothWays
+    """Of each unit whose parameters are gathered and gradients scattered."""
+    recomputed: BothWays
+    """Of each layer that is recomputed, its second forward pass aside."""
+    pass_seconds: Seconds
+    """Of each pass of a pipeline."""
+    layer_update_seconds: Seconds
+    """Of the update of one layer's tensors."""
+    step_seconds: Seconds
+
+    @classmethod
+    def of(cls, run: ProgramRun, *, device: Device, kernels: BothWays) -> Self:
+        """Return what a run says, where the kernels of its block take so long by themselves."""
+        plain, counts = run.way("plain"), operator_counts(run.block.operators(run.cut))
+        recomputed = run.way("checkpoint").beyond(plain)
+        micro_batch = run.rows["pipeline", "micro_batch"] - run.layers * (plain.forward + plain.backward)
+        return cls(
+            is_serial=device.architecture == PROCESSOR,
+            operator=plain.beyond(kernels).over(counts),
+            tensor_parallel=run.way("tensor_parallel").beyond(plain).over(counts),
+            sequence_parallel=run.way("sequence_parallel").beyond(plain).over(counts),
+            sharded=run.way("sharded").beyond(plain),
+            recomputed=BothWays(
+                forward=recomputed.forward, backward=max(recomputed.backward - plain.forward, 0.0)
+            ),
+            pass_seconds=max(micro_batch, 0.0) / 2,
+            layer_update_seconds=run.rows["update", "layer"],
+            step_seconds=run.rows["update", "step"],
+        )
+
+    def scaled(self, factor: float) -> "HostTimes":
+        """Return the times of a host that takes so many times as long."""
+        return HostTimes(
+            is_serial=self.is_serial,
+            operator=self.operator.times(factor),
+            tensor_parallel=self.tensor_parallel.times(factor),
+            sequence_parallel=self.sequence_parallel.times(factor),
+            sharded=self.sharded.times(factor),
+            recomputed=self.recomputed.times(factor),
+            pass_seconds=self.pass_seconds * factor,
+            layer_update_seconds=self.layer_update_seconds * factor,
+            step_seconds=self.step_seconds * factor,
+        )
+
+    def on(self, mesh: Mesh) -> "HostTimes":
+        """Return the times on a mesh: DTensor's where operators are split."""
+        if mesh.tensor_parallel == 1:
+            return self
+        more = self.sequence_parallel if mesh.sequence_parallel else self.tensor_parallel
+        return replace(self, operator=self.operator + more)
+
+
+def operator_counts(operators: Iterable[Operator]) -> BothWays:
+    """Return how many kernels run in forward and in backward; a product has two gradients."""
+    forward = backward = 0
+    for op in operators:
+        match op:
+            case MatrixProduct():
+                forward, backward = forward + 1, backward + 2
+            case MemoryPass():
+                forward, backward = forward + bool(op.forward_bytes), backward + bool(op.backward_bytes)
+            case CollectivePass():
+                pass
+            case _:
+                forward, backward = forward + 1, backward + 1
+    return BothWays(forward=forward, backward=backward)
+
+
+def _fact(profile: Profile) -> Mapping[str, Any] | None:
+    fact = profile.facts.get(PROGRAM)
+    if not isinstance(fact, Mapping) or not {"block", "sequence_length", "layers", "rows"} <= fact.keys():
+        return None
+    wanted = {(way, phase) for way in WAYS for phase in ("forward", "backward")}
+    others = {("pipeline", "micro_batch"), ("update", "layer"), ("update", "step")}
+    return fact if wanted | others <= _rows(fact).keys() else None
+
+
+def _rows(fact: Mapping[str, Any]) -> dict[tuple[str, str], Seconds]:
+    return {(str(row["program"]), str(row["phase"])): float(row["seconds"]) for row in fact["rows"]}

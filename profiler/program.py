@@ -1,0 +1,191 @@
+"""What the host takes for torch's own work around kernels: modules, autograd, DTensor, FSDP2, pipelining.
+
+A block of a transformer that is too small for its kernels to matter runs in every way that a plan may ask
+for. All of it runs over groups of one rank, so that no link counts; every process does it at the same time.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+
+import torch
+from torch import Tensor, distributed, nn
+from torch._C._distributed_c10d import HashStore
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import Schedule1F1B
+
+from planner.units import Seconds
+from planner.workload.transformer import DecoderLayer
+from profiler.backend import Backend
+from profiler.processes import Ranks
+from profiler.timing import Call, HostStopwatch
+from profiler.trial.model import Block
+from profiler.trial.parallel import split_layer
+
+LAYER: Final = DecoderLayer(hidden=8, ffn=8, heads=2, kv_heads=2, head_dim=4)
+SIZES: Final = ("hidden", "ffn", "heads", "kv_heads", "head_dim")
+SEQUENCE_LENGTH: Final = 4
+LAYERS: Final = 4
+"""One after the other; times are of one of them."""
+MICRO_BATCHES: Final = 4
+PLAIN_FORWARD: Final = ("plain", "forward")
+WARM_UP_CALLS: Final = 2
+CALLS: Final = 3
+"""In a row, so that one finds in the caches what the one before it left there."""
+LEAST_ROUNDS: Final = 4
+
+Wrap = Callable[[nn.Module], nn.Module]
+
+
+Key = tuple[str, str]
+"""A way to run the block, and the phase."""
+
+
+def program_facts(backend: Backend, everyone: Ranks, *, seconds_limit: Seconds) -> dict[str, Any]:
+    """Return the block that was run, and a row for each way to run it: seconds of one layer's pass.
+
+    A ``pipeline`` row has a whole micro-batch of so many ``layers``; ``update`` one layer's share of the
+    optimizer's step, and a step over a single tensor. All of them are run in turn, again and again, as they
+    are to be held against each other. What counts is the time of the processor that this process takes: it
+    is not another program's matter, nor a device's.
+    """
+    with _mesh_of_one(backend) as mesh, torch.device(backend.device):
+        calls = {**_model_calls(mesh), **_pipeline_call(mesh, backend.device), **_update_calls()}
+        seconds = _in_turn(calls, everyone, seconds_limit=seconds_limit)
+    return {
+        "block": {name: getattr(LAYER, name) for name in SIZES},
+        "sequence_length": SEQUENCE_LENGTH,
+        "layers": LAYERS,
+        "rows": [
+            {"program": program, "phase": phase, "seconds": value}
+            for (program, phase), value in _by_layer(seconds).items()
+        ],
+    }
+
+
+def _in_turn(calls: Mapping[Key, Call], everyone: Ranks, *, seconds_limit: Seconds) -> dict[Key, Seconds]:
+    """Return the low quantile of each call's times, of the middle one of all processes."""
+    samples: dict[Key, list[Seconds]] = {key: [] for key in calls}
+    stopwatch = HostStopwatch(now=time.process_time)
+    for call in calls.values():
+        stopwatch.seconds(call, times=WARM_UP_CALLS)
+    spent = 0.0
+    while len(samples[PLAIN_FORWARD]) < LEAST_ROUNDS or spent < seconds_limit:
+        now = {key: stopwatch.seconds(call, times=CALLS) / CALLS for key, call in calls.items()}
+        for key, seconds in now.items():
+            samples[key].append(seconds)
+        # The slowest decides for all how often they go round.
+        spent = max(everyone.exchange(spent + CALLS * sum(now.values())))
+    own = {key: statistics.quantiles(found, n=4)[0] for key, found in samples.items()}
+    of_all = everyone.exchange(own)
+    return {key: statistics.median(found[key] for found in of_all) for key in calls}
+
+
+def _by_layer(seconds: Mapping[Key, Seconds]) -> dict[Key, Seconds]:
+    """Return the time of one layer's passes from that of all layers, forward alone or both ways."""
+    rows: dict[Key, Seconds] = {}
+    for (program, phase), value in seconds.items():
+        match phase:
+            case "forward":
+                rows[program, phase] = value / LAYERS
+            case "both":
+                rows[program, "backward"] = max(value - seconds[program, "forward"], 0.0) / LAYERS
+            case "micro_batches":
+                rows[program, "micro_batch"] = value / MICRO_BATCHES
+            case "all":
+                rows[program, "layer"] = max(value - seconds[program, "step"], 0.0) / LAYERS
+            case _:
+                rows[program, phase] = value
+    return rows
+
+
+@contextmanager
+def _mesh_of_one(backend: Backend) -> Iterator[DeviceMesh]:
+    """Meet nobody for a while: a device mesh of this rank alone."""
+    is_alone = not distributed.is_initialized()
+    if is_alone:
+        distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    try:
+        # Every process makes every group, in the same order, as torch asks for.
+        groups = [
+            distributed.new_group([rank], backend=backend.collective_library)
+            for rank in range(distributed.get_world_size())
+        ]
+        own = groups[distributed.get_rank()]
+        yield DeviceMesh.from_group(own, backend.kind, mesh_dim_names=("own",))
+    finally:
+        if is_alone:
+            distributed.destroy_process_group()
+
+
+def _model_calls(mesh: DeviceMesh) -> dict[Key, Call]:
+    """Return forward alone and both passes of all layers, in every way to run them."""
+    wraps: Mapping[str, Wrap] = {
+        PLAIN_FORWARD[0]: lambda block: block,
+        "checkpoint": checkpoint_wrapper,
+        "tensor_parallel": partial(_split, mesh=mesh, is_sequence_split=False),
+        "sequence_parallel": partial(_split, mesh=mesh, is_sequence_split=True),
+        "sharded": partial(_sharded, mesh=mesh),
+    }
+    calls: dict[Key, Call] = {}
+    for program, wrap in wraps.items():
+        model = _stack(wrap)
+        if program == "sharded":
+            fully_shard(model, mesh=mesh)
+        inputs = torch.randn(1, SEQUENCE_LENGTH, LAYER.hidden)
+        calls[program, "forward"] = partial(model, inputs)
+        calls[program, "both"] = partial(_there_and_back, model, inputs)
+    return calls
+
+
+def _pipeline_call(mesh: DeviceMesh, device: torch.device) -> dict[Key, Call]:
+    """Return both passes of some micro-batches in a schedule that has one stage."""
+    stage = PipelineStage(_stack(lambda block: block), 0, 1, device, group=mesh.get_group())
+    schedule = Schedule1F1B(stage, MICRO_BATCHES, loss_fn=_any_loss, scale_grads=False)
+    inputs = torch.randn(MICRO_BATCHES, SEQUENCE_LENGTH, LAYER.hidden)
+    targets = torch.zeros(MICRO_BATCHES, 1)
+
+    def step() -> None:
+        schedule.step(inputs, target=targets, losses=[])
+
+    return {("pipeline", "micro_batches"): step}
+
+
+def _update_calls() -> dict[Key, Call]:
+    """Return the optimizer's step over a single tensor, and over those of all layers."""
+    parameters = list(_stack(lambda block: block).parameters())
+    for parameter in parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    return {
+        ("update", "step"): torch.optim.AdamW(parameters[:1], foreach=True).step,
+        ("update", "all"): torch.optim.AdamW(parameters, foreach=True).step,
+    }
+
+
+def _stack(wrap: Wrap) -> nn.Sequential:
+    return nn.Sequential(*(wrap(Block(LAYER)) for _ in range(LAYERS)))
+
+
+def _sharded(module: nn.Module, *, mesh: DeviceMesh) -> nn.Module:
+    fully_shard(module, mesh=mesh)
+    return module
+
+
+def _split(block: nn.Module, *, mesh: DeviceMesh, is_sequence_split: bool) -> nn.Module:
+    split_layer(block, mesh, is_sequence_split=is_sequence_split)
+    return block
+
+
+def _there_and_back(model: nn.Module, inputs: Tensor) -> None:
+    model(inputs).sum().backward()
+
+
+def _any_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    del targets
+    return outputs.sum()

@@ -1,0 +1,190 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from planner.cluster import Device
+from planner.cost.host_times import BothWays, HostTimes, ProgramRun, operator_counts
+from planner.cost.model import CostModel
+from planner.expansion import expand_short_plan
+from planner.plan import Prediction
+from planner.planning import PlanRequest
+from planner.prediction import play, predict
+from planner.profile import Profile
+from planner.setting import Setting
+from planner.strategy import Mesh, Recompute, RecomputeMode, ScheduleName, ShortPlan
+from planner.strategy import Schedule as PlanSchedule
+from tests.unit.planner.settings import request_of, setting
+
+MILLISECOND = 1e-3
+PROCESSOR = Device(
+    name="bench-cpu",
+    memory_bytes=2e11,
+    peak_flops_per_second={"bf16": 1e15},
+    memory_bandwidth_bytes_per_second=1e13,
+    architecture="cpu",
+)
+ACCELERATOR = replace(PROCESSOR, name="bench-gpu", architecture="hopper")
+SECONDS = {
+    ("plain", "forward"): 1.0,
+    ("plain", "backward"): 2.0,
+    ("checkpoint", "forward"): 1.5,
+    ("checkpoint", "backward"): 3.5,
+    ("tensor_parallel", "forward"): 4.0,
+    ("tensor_parallel", "backward"): 6.0,
+    ("sequence_parallel", "forward"): 5.0,
+    ("sequence_parallel", "backward"): 8.0,
+    ("sharded", "forward"): 3.0,
+    ("sharded", "backward"): 5.0,
+    ("pipeline", "micro_batch"): 14.0,
+    ("update", "layer"): 0.25,
+    ("update", "step"): 0.5,
+}
+
+
+def program(**changes: object) -> dict[str, Any]:
+    rows = [
+        {"program": way, "phase": phase, "seconds": value * MILLISECOND}
+        for (way, phase), value in SECONDS.items()
+    ]
+    block = {"hidden": 8, "ffn": 8, "heads": 2, "kv_heads": 2, "head_dim": 4}
+    return {"block": block, "sequence_length": 4, "layers": 4, "rows": rows} | changes
+
+
+def profile(device: Device, **changes: object) -> Profile:
+    return Profile(name="own", device=device.name, facts={"program": program(**changes)})
+
+
+def times(*, kernels: BothWays | None = None) -> HostTimes:
+    run = ProgramRun.of(PROCESSOR, [profile(PROCESSOR)])
+    assert run is not None
+    return HostTimes.of(run, device=PROCESSOR, kernels=kernels or BothWays())
+
+
+def scaled(device: Device, factor: float) -> Profile:
+    """Return a profile whose host takes so many times as long."""
+    rows = [{**row, "seconds": factor * row["seconds"]} for row in program()["rows"]]
+    return profile(device, rows=rows)
+
+
+def request(device: Device, *, framework: str = "pytorch", host: float | None = 1.0) -> PlanRequest:
+    given = setting(
+        model="gpt-2-124m", num_layers=4, num_devices=2, global_batch_size=8, sequence_length=64,
+        framework=framework,
+    )  # fmt: skip
+    (group,) = given.cluster.node_groups
+    cluster = replace(given.cluster, node_groups=(replace(group, device=device),))
+    plain = request_of(given)
+    return replace(plain, cluster=cluster, profiles=() if host is None else (scaled(device, host),))
+
+
+def predicted(plan: ShortPlan, given: PlanRequest) -> Prediction:
+    here = Setting(
+        workload=given.workload,
+        cluster=given.cluster,
+        job=given.job,
+        framework=setting(framework=given.job.framework).framework,
+    )
+    model = CostModel(
+        setting=here, group=given.cluster.node_groups[0], profiles=given.profiles, memory_fraction=0.9
+    )
+    fixed = expand_short_plan(plan, here)
+    assert fixed.assignment is not None
+    return predict(play(model, fixed.layout, fixed.assignment))
+
+
+def added_seconds(plan: ShortPlan) -> float:
+    """Return what a processor's measured host adds to a step: all that one without a host would not take."""
+    measured = predicted(plan, request(PROCESSOR)).step_time_seconds
+    return measured - predicted(plan, request(PROCESSOR, host=0.0)).step_time_seconds
+
+
+def test_host_takes_what_the_kernels_of_the_block_leave() -> None:
+    host = times(kernels=BothWays(forward=0.2 * MILLISECOND, backward=0.5 * MILLISECOND))
+    run = ProgramRun.of(PROCESSOR, [profile(PROCESSOR)])
+    assert run is not None
+    counts = operator_counts(run.block.operators(run.cut))
+
+    assert host.operator.forward * counts.forward == pytest.approx(0.8 * MILLISECOND)
+    assert host.operator.backward * counts.backward == pytest.approx(1.5 * MILLISECOND)
+    assert host.tensor_parallel.forward * counts.forward == pytest.approx(3 * MILLISECOND)
+    assert host.sequence_parallel.backward * counts.backward == pytest.approx(6 * MILLISECOND)
+    assert (host.sharded.forward, host.sharded.backward) == pytest.approx((2e-3, 3e-3))
+    assert (host.recomputed.forward, host.recomputed.backward) == pytest.approx((0.5e-3, 0.5e-3))
+    assert host.pass_seconds == pytest.approx((14 - 4 * 3) / 2 * MILLISECOND)
+    assert (host.layer_update_seconds, host.step_seconds) == pytest.approx((0.25e-3, 0.5e-3))
+
+
+def test_split_layers_take_longer_for_each_operator() -> None:
+    host = times()
+    split = host.on(Mesh(tensor_parallel=2))
+    both = host.on(Mesh(tensor_parallel=2, sequence_parallel=True))
+    assert host.on(Mesh(data_parallel=2)) == host
+    assert host.operator.forward < split.operator.forward < both.operator.forward
+    assert host.scaled(2.0).operator == host.operator.times(2.0)
+
+
+def test_profile_that_lacks_a_way_says_nothing() -> None:
+    rows = program()["rows"][1:]
+    assert ProgramRun.of(PROCESSOR, [profile(PROCESSOR, rows=rows)]) is None
+    assert ProgramRun.of(PROCESSOR, [profile(ACCELERATOR)]) is None
+    assert ProgramRun.of(PROCESSOR, [Profile(name="bare", device=PROCESSOR.name)]) is None
+
+
+def test_several_machines_stand_for_their_median() -> None:
+    slow = [{**row, "seconds": 3 * row["seconds"]} for row in program()["rows"]]
+    run = ProgramRun.of(PROCESSOR, [profile(PROCESSOR), profile(PROCESSOR), profile(PROCESSOR, rows=slow)])
+    assert run is not None
+    assert run.way("plain") == BothWays(forward=1.0 * MILLISECOND, backward=2.0 * MILLISECOND)
+
+
+@pytest.mark.parametrize(
+    ("plan", "least", "most"),
+    [
+        # Four layers of 3 ms and the ends' operators, once for each micro-batch.
+        (ShortPlan(data_parallel=2, zero_stage=0, micro_batch_size=4), 10e-3, 24e-3),
+        (ShortPlan(data_parallel=2, zero_stage=0, micro_batch_size=1), 40e-3, 96e-3),
+        # Gathers and scatters of four layers and the ends take 5 ms each.
+        (ShortPlan(data_parallel=2, zero_stage=3, micro_batch_size=4), 30e-3, 50e-3),
+        (ShortPlan(tensor_parallel=2, micro_batch_size=8), 40e-3, 90e-3),
+        (
+            ShortPlan(
+                data_parallel=2,
+                zero_stage=0,
+                micro_batch_size=4,
+                recompute=Recompute(mode=RecomputeMode.FULL),
+            ),
+            17e-3,
+            33e-3,
+        ),
+    ],
+)
+def test_time_of_a_processors_host_comes_on_top_of_its_kernels(
+    plan: ShortPlan, least: float, most: float
+) -> None:
+    assert least < added_seconds(plan) < most
+
+
+def test_passes_of_a_pipeline_take_as_long_as_measured() -> None:
+    plan = ShortPlan(
+        pipeline_parallel=2,
+        micro_batch_size=1,
+        schedule=PlanSchedule(name=ScheduleName.ONE_FORWARD_ONE_BACKWARD),
+    )
+    parts = predicted(plan, request(PROCESSOR)).breakdown_seconds
+    # Eight micro-batches, two passes of 1 ms each; transfers come on top.
+    assert parts.pipeline == pytest.approx(16e-3, rel=0.3)
+
+
+def test_host_of_an_accelerator_is_hidden_where_kernels_take_longer() -> None:
+    plan = ShortPlan(data_parallel=2, zero_stage=0, micro_batch_size=4)
+    on_top = predicted(plan, request(PROCESSOR)).step_time_seconds
+    launched = predicted(plan, request(ACCELERATOR)).step_time_seconds
+    assert launched < on_top
+
+
+def test_other_programs_keep_their_own_pace() -> None:
+    plan = ShortPlan(data_parallel=2, zero_stage=1, micro_batch_size=4)
+    with_facts = predicted(plan, request(PROCESSOR, framework="megatron-core"))
+    without = predicted(plan, request(PROCESSOR, framework="megatron-core", host=None))
+    assert with_facts.step_time_seconds == without.step_time_seconds
