@@ -4,6 +4,7 @@ What the model and the cluster demand stands here, what frameworks add in `plann
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 from planner.framework_rules import framework_violations
@@ -19,7 +20,7 @@ from planner.setting import (
     nearest_values,
 )
 from planner.strategy import Layout, Mesh, Recompute, RecomputeMode, ScheduleName, Violation
-from planner.workload.layers import Cut
+from planner.workload.layers import Cut, LayerRun
 from planner.workload.operators import Module
 
 __all__ = [
@@ -309,8 +310,13 @@ def missing_modules(setting: Setting, option: Recompute) -> tuple[Module, ...]:
 
 def _modules(setting: Setting) -> set[Module]:
     """Return the modules of all layers."""
-    cut = Cut(micro_batch_size=1, sequence_length=min(setting.sequence_lengths, default=1))
-    return {operator.module for run in setting.workload.runs for operator in run.layer.operators(cut)}
+    return _modules_of(setting.workload.runs, min(setting.sequence_lengths, default=1))
+
+
+@lru_cache(maxsize=64)
+def _modules_of(runs: tuple[LayerRun, ...], sequence_length: int) -> set[Module]:
+    cut = Cut(micro_batch_size=1, sequence_length=sequence_length)
+    return {operator.module for run in runs for operator in run.layer.operators(cut)}
 
 
 def _expert_ranks(mesh: Mesh) -> Iterator[Violation]:

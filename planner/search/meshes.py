@@ -309,8 +309,9 @@ def _batches(space: Space, mesh: Mesh) -> Iterator[Batch]:
 
 
 def _zero_stages(space: Space, mesh: Mesh) -> list[ZeroStage]:
-    alone = mesh.data_parallel * mesh.context_parallel == 1
     framework = space.setting.framework
+    # Experts may have replicas where nothing else has: over the ranks that share the other layers.
+    alone = mesh.replicas == 1 and (mesh.expert_replicas == 1 or not space.setting.has_experts)
     legal: tuple[ZeroStage, ...] = framework.zero_stages
     if alone and space.fixed("zero_stage") is None:
         legal = (ZeroStage.NONE,)

@@ -1,9 +1,10 @@
 """Every way to give layers to stages that a certificate describes, by plain enumeration."""
 
-from collections.abc import Iterator
-from itertools import pairwise, product
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise, product
 
 from planner.cost.pipeline import Assignment, PipelineProblem
+from planner.strategy import RecomputeMode
 
 
 def every_assignment(problem: PipelineProblem) -> Iterator[Assignment]:
@@ -80,8 +81,7 @@ def every_split(problem: PipelineProblem) -> Iterator[Assignment]:
 
 
 def every_split_in_order(problem: PipelineProblem) -> Iterator[Assignment]:
-    """Cut a chain of several classes, run one way each, into chunks; several per stage are nearly even."""
-    assert all(len(layers.options) == 1 for layers in problem.classes)
+    """Cut a chain of several classes into chunks, in its order; several per stage hold nearly as many layers."""
     total, count = problem.num_layers, problem.shape.num_chunks
     for ends in product(range(total + 1), repeat=count - 1):
         edges = (0, *ends, total)
@@ -92,7 +92,56 @@ def every_split_in_order(problem: PipelineProblem) -> Iterator[Assignment]:
             max(sizes) > -(-total // max(count - 2, 1)) or min(sizes[1:-1], default=total) < total // count
         ):
             continue
-        yield tuple(
-            tuple(problem.sequence[start:end].count(number) for number in range(len(problem.classes)))
-            for start, end in pairwise(edges)
-        )
+        chunks = [list(every_mix(problem, problem.sequence[start:end])) for start, end in pairwise(edges)]
+        yield from product(*chunks)
+
+
+def every_mix(problem: PipelineProblem, layers: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Give each of some layers, named by class, an option; those of several chunks a stage change in order."""
+    held = [layers.count(number) for number in range(len(problem.classes))]
+    if problem.shape.virtual_stages > 1:
+        yield from by_what_they_free(problem, held)
+        return
+    options = len(problem.classes[0].options)
+    ways = [
+        [mix for mix in product(range(total + 1), repeat=options) if sum(mix) == total] for total in held
+    ]
+    for chosen in product(*ways):
+        yield tuple(chain.from_iterable(chosen))
+
+
+def by_what_they_free(problem: PipelineProblem, held: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """From every layer run the quickest way to every one the most frugal way, one more at a time.
+
+    Those change first that free most bytes for the time that they lose, those of the first class before others.
+    """
+    order = {mode: number for number, mode in enumerate(RecomputeMode)}
+    ladder = []
+    for layers in problem.classes:
+        taken = [
+            (option.forward_ns + option.backward_ns, order[option.recompute.mode], number)
+            for number, option in enumerate(layers.options)
+        ]
+        quick = min(taken)[2]
+        frugal = min(
+            (option.saved_bytes, *taken[number][::2]) for number, option in enumerate(layers.options)
+        )[2]
+        lost = taken[frugal][0] - taken[quick][0]
+        freed = layers.options[quick].saved_bytes - layers.options[frugal].saved_bytes
+        ladder.append((quick, frugal, lost / max(freed, 1)))
+    changes = sorted(
+        (ladder[number][2], number)
+        for number, count in enumerate(held)
+        for _ in range(count)
+        if ladder[number][0] != ladder[number][1]
+    )
+    for changed in range(len(changes) + 1):
+        frugal_ones = [number for _, number in changes[:changed]]
+        mix = []
+        for number, (count, layers) in enumerate(zip(held, problem.classes, strict=True)):
+            quick, frugal, _ = ladder[number]
+            own = [0] * len(layers.options)
+            own[quick] += count - frugal_ones.count(number)
+            own[frugal] += frugal_ones.count(number)
+            mix += own
+        yield tuple(mix)

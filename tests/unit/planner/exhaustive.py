@@ -1,0 +1,272 @@
+"""The best plan of a small request, found by trying every plan that the contract has words for.
+
+Every word of the flat plan form has its values here, whether a search decides it or not. The certificate's
+dimensions say which words are open: those take every value, the others their default, and the rules of
+legality alone judge what comes out. So a word that a search begins to decide is tried here from then on.
+Layers are placed one by one and each plan is replayed: nothing of the search but the costs of operators is used.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import permutations, product
+from typing import Final
+
+from planner.cost.model import CostModel
+from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs, stage_peak_bytes
+from planner.cost.replay import replay
+from planner.expansion import in_classes, zero_sharding
+from planner.framework import Grain
+from planner.framework_rules import broken, rules_of
+from planner.legality import Setting, layout_violations
+from planner.limits import SCHEMES, LayerSplit
+from planner.planning import PlanRequest, searched_space
+from planner.rules.layers import comes_out, usual_split
+from planner.rules.rule import Part, Proposal
+from planner.search.dimensions import dimensions
+from planner.strategy import (
+    DEFAULT_EXPERT_RANK_ORDER,
+    DEFAULT_RANK_ORDER,
+    Batch,
+    Layout,
+    Mesh,
+    Recompute,
+    Schedule,
+    ScheduleName,
+    Sharding,
+    ZeroStage,
+)
+from tests.unit.planner.search.enumeration import every_assignment
+
+SEARCHED: Final = "searched"
+"""How a certificate's words on a dimension begin where it is open."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """What trying everything finds: the least step time and a plan of it, None where none fits."""
+
+    makespan_ns: int | None
+    layout: Layout | None
+    assignment: Assignment | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Open:
+    """What is left to decide: the words that take every value, and what the caller says of the others."""
+
+    setting: Setting
+    words: Mapping[str, str]
+    fixed: Mapping[str, object]
+    bounds: Mapping[str, tuple[float, float]]
+
+    def values(self, word: str, every: list[object], *, default: object) -> list[object]:
+        """Return the values that a word takes."""
+        if word in self.fixed:
+            return [self.fixed[word]]
+        if not self.words.get(word, "").startswith(SEARCHED):
+            return [default]
+        low, high = self.bounds.get(word, (None, None))
+        return [value for value in every if low is None or low <= value <= high]  # type: ignore[operator]
+
+    def numbers(self, word: str, most: int, *, default: int = 1) -> list[int]:
+        """Return the numbers from 1 that a word takes."""
+        found = self.values(word, list(range(1, most + 1)), default=default)
+        return [number for number in found if isinstance(number, int) and number <= most]
+
+
+def best_of_every_plan(request: PlanRequest) -> Tried:
+    """Try every plan of a request."""
+    space = searched_space(request)
+    model = CostModel(
+        setting=space.setting,
+        group=space.setting.cluster.node_groups[0],
+        profiles=request.profiles,
+        memory_fraction=request.constraints.memory_fraction,
+    )
+    best = Tried(makespan_ns=None, layout=None, assignment=None)
+    for layout in every_layout(request):
+        problem = model.problem(layout)
+        for assignment in every_way(space.setting, layout, problem):
+            taken = _taken_ns(problem, assignment, best.makespan_ns)
+            if taken is not None:
+                best = Tried(makespan_ns=taken, layout=layout, assignment=assignment)
+    return best
+
+
+def _taken_ns(problem: PipelineProblem, assignment: Assignment, best: int | None) -> int | None:
+    """Return the step time of a plan where it fits and beats the best so far, else None."""
+    costs = chunk_costs(problem, assignment)
+    stages, passes = problem.shape.num_stages, problem.shape.num_micro_batches
+    # A stage runs its own passes one after the other: most plans need no replay to be seen to be slow.
+    busiest = max(
+        sum(cost.forward_ns + cost.backward_ns for cost in costs[stage::stages]) for stage in range(stages)
+    )
+    if best is not None and passes * busiest >= best:
+        return None
+    if max(stage_peak_bytes(problem, costs, stage) for stage in range(stages)) > problem.limit_bytes:
+        return None
+    taken = replay(problem, costs).makespan_ns
+    return taken if best is None or taken < best else None
+
+
+def every_way(setting: Setting, layout: Layout, problem: PipelineProblem) -> Iterator[Assignment]:
+    """Yield every way to give layers to chunks: the framework's own where it does that itself."""
+    if problem.shape.num_chunks == 1 or setting.framework.limits.layer_split is LayerSplit.ANY:
+        yield from every_assignment(problem)
+    elif comes_out(
+        setting.framework, num_layers=setting.num_layers, num_chunks=problem.shape.num_chunks
+    ):
+        yield in_classes(usual_split(setting, layout), setting.body)
+
+
+# --- layouts -----------------------------------------------------------------------------------
+
+
+def every_layout(request: PlanRequest) -> Iterator[Layout]:
+    """Yield every legal layout of a request."""
+    space = searched_space(request)
+    asked = Open(
+        setting=space.setting,
+        words=dimensions(space),
+        fixed=request.constraints.fixed,
+        bounds=request.constraints.bounds,
+    )
+    for mesh in _meshes(asked):
+        for batch, schedule, sharding, recompute in product(
+            list(_batches(asked, mesh)),
+            list(_schedules(asked, mesh)),
+            list(_shardings(asked, mesh)),
+            list(_recomputations(asked)),
+        ):
+            layout = Layout(
+                mesh=mesh, batch=batch, schedule=schedule, sharding=sharding, recompute=recompute
+            )
+            if not layout_violations(asked.setting, layout):
+                yield layout
+
+
+def _meshes(asked: Open) -> Iterator[Mesh]:
+    devices = asked.setting.cluster.num_devices
+    axes = ("tensor_parallel", "context_parallel", "pipeline_parallel", "data_parallel")
+    for tensor, context, pipeline, data in product(*(asked.numbers(axis, devices) for axis in axes)):
+        world = tensor * context * pipeline * data
+        if world > devices or (world < devices and not _may_leave_devices(asked)):
+            continue
+        mesh = Mesh(
+            tensor_parallel=tensor,
+            context_parallel=context,
+            pipeline_parallel=pipeline,
+            data_parallel=data,
+        )
+        yield from _meshes_of_degrees(asked, mesh)
+
+
+def _may_leave_devices(asked: Open) -> bool:
+    """Whether a plan may use fewer devices than there are."""
+    return asked.words.get("num_devices", "").startswith(SEARCHED)
+
+
+def _meshes_of_degrees(asked: Open, mesh: Mesh) -> Iterator[Mesh]:
+    """Yield a mesh with every other choice of its own."""
+    ranks = mesh.data_parallel * mesh.context_parallel * mesh.tensor_parallel
+    # One rank has nothing to share, and context parallelism of one no scheme.
+    halves = [False, True] if mesh.tensor_parallel > 1 else [False]
+    schemes: list[object] = list(SCHEMES) if mesh.context_parallel > 1 else ["ring"]
+    inner = mesh.context_parallel
+    orders: list[object] = list(permutations(DEFAULT_RANK_ORDER))
+    expert_orders: list[object] = list(permutations(DEFAULT_EXPERT_RANK_ORDER))
+    for sequence, scheme, all_to_all, expert, expert_tensor, order, expert_order in product(
+        asked.values("sequence_parallel", list(halves), default=False),
+        asked.values("context_parallel_scheme", schemes, default="ring"),
+        asked.numbers("all_to_all_degree", inner),
+        asked.numbers("expert_parallel", ranks),
+        asked.numbers("expert_tensor_parallel", ranks),
+        asked.values("rank_order", orders, default=DEFAULT_RANK_ORDER),
+        asked.values("expert_rank_order", expert_orders, default=DEFAULT_EXPERT_RANK_ORDER),
+    ):
+        if ranks % (expert * expert_tensor):
+            continue
+        whole = replace(
+            mesh,
+            sequence_parallel=sequence,
+            context_parallel_scheme=scheme,
+            all_to_all_degree=all_to_all,
+            expert_parallel=expert,
+            expert_tensor_parallel=expert_tensor,
+            rank_order=order,
+            expert_rank_order=expert_order,
+        )  # type: ignore[arg-type]  # values of each word's own type
+        if not _breaks_rules_of_meshes(asked.setting, whole):
+            yield whole
+
+
+def _breaks_rules_of_meshes(setting: Setting, mesh: Mesh) -> bool:
+    """Whether a mesh breaks a rule about its own words, whatever else is decided: seen before all that is."""
+    plain = Layout(
+        mesh=mesh,
+        batch=Batch(micro_batch_size=1, num_micro_batches=1),
+        schedule=Schedule(),
+        sharding=Sharding(),
+        recompute=(Recompute(),),
+    )
+    rules = (rule for rule in rules_of(setting.framework) if rule.parts <= {Part.MESH})
+    return bool(broken(rules, Proposal(setting=setting, layout=plain)))
+
+
+def _batches(asked: Open, mesh: Mesh) -> Iterator[Batch]:
+    total = asked.setting.job.global_batch_size
+    sizes, passes = asked.numbers("micro_batch_size", total), asked.numbers("num_micro_batches", total)
+    for size, count in product(sizes, passes):
+        if size * count * mesh.data_parallel == total:
+            yield Batch(micro_batch_size=size, num_micro_batches=count)
+
+
+def _schedules(asked: Open, mesh: Mesh) -> Iterator[Schedule]:
+    stages, layers = mesh.pipeline_parallel, asked.setting.num_layers
+    most = layers // stages + 2 if stages > 1 else 1
+    fixed = asked.fixed.get("schedule")
+    # One stage runs its passes in one order whatever it is called: alternating, it keeps the fewest of them.
+    names = tuple(ScheduleName) if stages > 1 else (ScheduleName.ONE_FORWARD_ONE_BACKWARD,)
+    for name, turns in product(names, asked.numbers("virtual_stages", most)):
+        groups = asked.values("interleave_group_size", [None, *range(stages, 3 * stages)], default=None)
+        for group in groups if turns > 1 else [None]:
+            schedule = Schedule(name=name, virtual_stages=turns, interleave_group_size=group)  # type: ignore[arg-type]  # a number or None
+            if fixed is None or fixed in {name, schedule}:
+                yield schedule
+
+
+def _shardings(asked: Open, mesh: Mesh) -> Iterator[Sharding]:
+    """Yield the ways to share states: by ZeRO stage over all replicas, and over parts of them where open."""
+    replicas, framework = mesh.replicas, asked.setting.framework
+    for stage in asked.values("zero_stage", list(ZeroStage), default=ZeroStage.NONE):
+        usual = zero_sharding(ZeroStage(stage), replicas=replicas, framework=framework)  # type: ignore[arg-type]  # a number
+        yield usual
+        if asked.words.get("shard_group", "").startswith(SEARCHED):
+            yield from _in_parts(usual, replicas)
+
+
+def _in_parts(usual: Sharding, replicas: int) -> Iterator[Sharding]:
+    """Yield the same states shared over every smaller group of replicas."""
+    states = ("parameters", "gradients", "optimizer")
+    sizes = [
+        [size for size in range(2, replicas + 1) if replicas % size == 0]
+        if getattr(usual, state) > 1
+        else [1]
+        for state in states
+    ]
+    for parameters, gradients, optimizer in product(*sizes):
+        parted = replace(usual, parameters=parameters, gradients=gradients, optimizer=optimizer)
+        if parted != usual:
+            yield parted
+
+
+def _recomputations(asked: Open) -> Iterator[tuple[Recompute, ...]]:
+    """Yield the modes that layers may choose from: one each where the framework decides for the job."""
+    framework, fixed = asked.setting.framework, asked.fixed.get("recompute")
+    modes = tuple(
+        option for option in framework.recompute if fixed is None or fixed in {option, option.mode}
+    )
+    if framework.recompute_grain is Grain.LAYER:
+        yield modes
+    else:
+        yield from ((mode,) for mode in modes)
