@@ -23,6 +23,8 @@ def dimensions(space: Space) -> dict[str, str]:
             words[word] = "searched"
     if words["num_micro_batches"] == "searched":
         words["num_micro_batches"] = f"searched, steps of up to {MOST_PASSES} passes"
+    if words["expert_tensor_parallel"] == "searched":
+        words["expert_tensor_parallel"] = "searched, within a node or as tensor_parallel goes"
     words["layers_per_stage"] = _layer_words(space.setting.framework)
     words["layers_per_virtual_stage"] = _chunk_words(space.setting)
     words["ends_of_the_chain"] = "not searched: on the first and the last stage"

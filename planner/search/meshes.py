@@ -260,10 +260,13 @@ def _plain_meshes(space: Space, tensor: int, context: int, pipeline: int) -> Ite
 
 def _with_experts(space: Space, meshes: Iterator[Mesh]) -> Iterator[Mesh]:
     """Yield each mesh with every way to spread experts over the ranks of a stage."""
+    in_node = space.setting.cluster.node_groups[0].devices_per_node
     for mesh in meshes:
         ranks = mesh.replicas * mesh.tensor_parallel
+        cuts = _expert_degrees(space, EXPERT_TENSOR_AXIS, ranks)
+        cuts = [degree for degree in cuts if degree <= max(in_node, mesh.tensor_parallel)]
         for expert in _expert_degrees(space, EXPERT_AXIS, ranks):
-            for tensor in _expert_degrees(space, EXPERT_TENSOR_AXIS, mesh.tensor_parallel):
+            for tensor in cuts:
                 spread = replace(mesh, expert_parallel=expert, expert_tensor_parallel=tensor)
                 if ranks % (expert * tensor) == 0:
                     yield spread

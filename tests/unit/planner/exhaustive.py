@@ -3,7 +3,7 @@
 Every word of the flat plan form has its values here, whether a search decides it or not. The certificate's
 dimensions say which words are open: those take every value, the others their default, and the rules of
 legality alone judge what comes out. So a word that a search begins to decide is tried here from then on.
-Layers are placed one by one and each plan is replayed: nothing of the search but the costs of operators is used.
+Layers are placed one by one and each plan is replayed: of the search nothing is used but operators' costs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -65,8 +65,10 @@ class Open:
             return [self.fixed[word]]
         if not self.words.get(word, "").startswith(SEARCHED):
             return [default]
-        low, high = self.bounds.get(word, (None, None))
-        return [value for value in every if low is None or low <= value <= high]  # type: ignore[operator]
+        if word not in self.bounds:
+            return every
+        low, high = self.bounds[word]
+        return [value for value in every if isinstance(value, int) and low <= value <= high]
 
     def numbers(self, word: str, most: int, *, default: int = 1) -> list[int]:
         """Return the numbers from 1 that a word takes."""
@@ -113,9 +115,7 @@ def every_way(setting: Setting, layout: Layout, problem: PipelineProblem) -> Ite
     """Yield every way to give layers to chunks: the framework's own where it does that itself."""
     if problem.shape.num_chunks == 1 or setting.framework.limits.layer_split is LayerSplit.ANY:
         yield from every_assignment(problem)
-    elif comes_out(
-        setting.framework, num_layers=setting.num_layers, num_chunks=problem.shape.num_chunks
-    ):
+    elif comes_out(setting.framework, num_layers=setting.num_layers, num_chunks=problem.shape.num_chunks):
         yield in_classes(usual_split(setting, layout), setting.body)
 
 
@@ -138,9 +138,7 @@ def every_layout(request: PlanRequest) -> Iterator[Layout]:
             list(_shardings(asked, mesh)),
             list(_recomputations(asked)),
         ):
-            layout = Layout(
-                mesh=mesh, batch=batch, schedule=schedule, sharding=sharding, recompute=recompute
-            )
+            layout = Layout(mesh=mesh, batch=batch, schedule=schedule, sharding=sharding, recompute=recompute)
             if not layout_violations(asked.setting, layout):
                 yield layout
 
@@ -169,35 +167,34 @@ def _may_leave_devices(asked: Open) -> bool:
 def _meshes_of_degrees(asked: Open, mesh: Mesh) -> Iterator[Mesh]:
     """Yield a mesh with every other choice of its own."""
     ranks = mesh.data_parallel * mesh.context_parallel * mesh.tensor_parallel
-    # One rank has nothing to share, and context parallelism of one no scheme.
-    halves = [False, True] if mesh.tensor_parallel > 1 else [False]
-    schemes: list[object] = list(SCHEMES) if mesh.context_parallel > 1 else ["ring"]
-    inner = mesh.context_parallel
-    orders: list[object] = list(permutations(DEFAULT_RANK_ORDER))
-    expert_orders: list[object] = list(permutations(DEFAULT_EXPERT_RANK_ORDER))
-    for sequence, scheme, all_to_all, expert, expert_tensor, order, expert_order in product(
-        asked.values("sequence_parallel", list(halves), default=False),
-        asked.values("context_parallel_scheme", schemes, default="ring"),
-        asked.numbers("all_to_all_degree", inner),
-        asked.numbers("expert_parallel", ranks),
-        asked.numbers("expert_tensor_parallel", ranks),
-        asked.values("rank_order", orders, default=DEFAULT_RANK_ORDER),
-        asked.values("expert_rank_order", expert_orders, default=DEFAULT_EXPERT_RANK_ORDER),
+    in_node = asked.setting.cluster.node_groups[0].devices_per_node
+    for expert, expert_tensor in product(
+        asked.numbers("expert_parallel", ranks), asked.numbers("expert_tensor_parallel", ranks)
     ):
-        if ranks % (expert * expert_tensor):
+        if ranks % (expert * expert_tensor) or expert_tensor > max(in_node, mesh.tensor_parallel):
             continue
-        whole = replace(
-            mesh,
-            sequence_parallel=sequence,
-            context_parallel_scheme=scheme,
-            all_to_all_degree=all_to_all,
-            expert_parallel=expert,
-            expert_tensor_parallel=expert_tensor,
-            rank_order=order,
-            expert_rank_order=expert_order,
-        )  # type: ignore[arg-type]  # values of each word's own type
-        if not _breaks_rules_of_meshes(asked.setting, whole):
-            yield whole
+        spread = replace(mesh, expert_parallel=expert, expert_tensor_parallel=expert_tensor)
+        for choices in _other_choices(asked, spread):
+            whole = replace(spread, **choices)  # type: ignore[arg-type]  # values of each word's own type
+            if not _breaks_rules_of_meshes(asked.setting, whole):
+                yield whole
+
+
+def _other_choices(asked: Open, mesh: Mesh) -> Iterator[dict[str, object]]:
+    """Yield the words of a mesh that are no degrees of it, by value."""
+    # One rank has nothing to share, and context parallelism of one no scheme.
+    halves: list[object] = [False, True] if mesh.tensor_parallel > 1 else [False]
+    schemes: list[object] = list(SCHEMES) if mesh.context_parallel > 1 else ["ring"]
+    every: dict[str, tuple[list[object], object]] = {
+        "sequence_parallel": (halves, False),
+        "context_parallel_scheme": (schemes, "ring"),
+        "all_to_all_degree": (list(range(1, mesh.context_parallel + 1)), 1),
+        "rank_order": (list(permutations(DEFAULT_RANK_ORDER)), DEFAULT_RANK_ORDER),
+        "expert_rank_order": (list(permutations(DEFAULT_EXPERT_RANK_ORDER)), DEFAULT_EXPERT_RANK_ORDER),
+    }
+    values = [asked.values(word, own, default=default) for word, (own, default) in every.items()]
+    for chosen in product(*values):
+        yield dict(zip(every, chosen, strict=True))
 
 
 def _breaks_rules_of_meshes(setting: Setting, mesh: Mesh) -> bool:
@@ -263,9 +260,7 @@ def _in_parts(usual: Sharding, replicas: int) -> Iterator[Sharding]:
 def _recomputations(asked: Open) -> Iterator[tuple[Recompute, ...]]:
     """Yield the modes that layers may choose from: one each where the framework decides for the job."""
     framework, fixed = asked.setting.framework, asked.fixed.get("recompute")
-    modes = tuple(
-        option for option in framework.recompute if fixed is None or fixed in {option, option.mode}
-    )
+    modes = tuple(option for option in framework.recompute if fixed is None or fixed in {option, option.mode})
     if framework.recompute_grain is Grain.LAYER:
         yield modes
     else:

@@ -10,6 +10,7 @@ from planner.frameworks import FRAMEWORKS
 from planner.job import AttentionKind, Constraints, Job, Precision, SolverLimits
 from planner.planning import PlanRequest
 from planner.profile import builtin_profile
+from planner.strategy import RecomputeMode
 from planner.workload.huggingface import workload_from_config
 from planner.workload.layers import Workload
 
@@ -90,9 +91,24 @@ def _resized(group: NodeGroup, nodes: int, per_node: int, inner: Level, outer: L
     return replace(group, num_nodes=nodes, devices_per_node=per_node, levels=tuple(levels))
 
 
+def some_constraints(random: Random) -> Constraints:
+    """Return how much memory may be used, and now and then something fixed or bounded."""
+    fixed: dict[str, object] = {}
+    bounds: dict[str, tuple[float, float]] = {}
+    match random.randrange(10):
+        case 0:
+            word = random.choice(["tensor_parallel", "pipeline_parallel", "micro_batch_size", "zero_stage"])
+            fixed[word] = random.choice([1, 2])
+        case 1:
+            fixed["recompute"] = random.choice(list(RecomputeMode))
+        case 2:
+            bounds[random.choice(["pipeline_parallel", "data_parallel", "num_micro_batches"])] = (2, 4)
+    return Constraints(fixed=fixed, bounds=bounds, memory_fraction=random.choice(MEMORY_FRACTIONS))
+
+
 def small_request(number: int) -> PlanRequest:
     """Return the request of a number, always the same."""
-    random = Random(number)
+    random = Random(number)  # noqa: S311 - the same every time, and no secret
     system = random.choice(SYSTEMS)
     framework = random.choice([*FRAMEWORKS, "any", "any", "megatron-core", "pytorch"])
     has_experts = random.random() < EXPERTS and framework not in WITHOUT_EXPERTS
@@ -110,7 +126,7 @@ def small_request(number: int) -> PlanRequest:
             precision=random.choice([Precision.BF16, Precision.BF16, Precision.FP32]),
             attention=random.choice([AttentionKind.FLASH, AttentionKind.FLASH, AttentionKind.UNFUSED]),
         ),
-        constraints=Constraints(memory_fraction=random.choice(MEMORY_FRACTIONS)),
+        constraints=some_constraints(random),
         solver=SolverLimits(time_limit_seconds=600),
         profiles=(builtin_profile(f"{system}/published"),),
     )

@@ -81,7 +81,7 @@ def every_split(problem: PipelineProblem) -> Iterator[Assignment]:
 
 
 def every_split_in_order(problem: PipelineProblem) -> Iterator[Assignment]:
-    """Cut a chain of several classes into chunks, in its order; several per stage hold nearly as many layers."""
+    """Cut a chain of several classes into chunks, in its order; several per stage are nearly even."""
     total, count = problem.num_layers, problem.shape.num_chunks
     for ends in product(range(total + 1), repeat=count - 1):
         edges = (0, *ends, total)
@@ -97,15 +97,13 @@ def every_split_in_order(problem: PipelineProblem) -> Iterator[Assignment]:
 
 
 def every_mix(problem: PipelineProblem, layers: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Give each of some layers, named by class, an option; those of several chunks a stage change in order."""
+    """Give each of some layers, named by class, an option: any, or in order for several chunks per stage."""
     held = [layers.count(number) for number in range(len(problem.classes))]
     if problem.shape.virtual_stages > 1:
         yield from by_what_they_free(problem, held)
         return
     options = len(problem.classes[0].options)
-    ways = [
-        [mix for mix in product(range(total + 1), repeat=options) if sum(mix) == total] for total in held
-    ]
+    ways = [[mix for mix in product(range(total + 1), repeat=options) if sum(mix) == total] for total in held]
     for chosen in product(*ways):
         yield tuple(chain.from_iterable(chosen))
 
@@ -113,7 +111,7 @@ def every_mix(problem: PipelineProblem, layers: Sequence[int]) -> Iterator[tuple
 def by_what_they_free(problem: PipelineProblem, held: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """From every layer run the quickest way to every one the most frugal way, one more at a time.
 
-    Those change first that free most bytes for the time that they lose, those of the first class before others.
+    Those change first that free most bytes for the time that they lose.
     """
     order = {mode: number for number, mode in enumerate(RecomputeMode)}
     ladder = []
