@@ -139,6 +139,9 @@ def _short_batch(short: ShortPlan, mesh: Mesh, setting: Setting) -> Batch:
 def _short_mesh(short: ShortPlan, setting: Setting, cluster: Cluster) -> Mesh:
     known = {name: value for name, value in short.extra.items() if name in Mesh.__dataclass_fields__}
     known.setdefault(EXPERT_TENSOR_AXIS, _usual_expert_tensor(short, setting))
+    schemes = setting.framework.limits.context_parallel_schemes
+    if short.context_parallel > 1 and schemes:
+        known.setdefault("context_parallel_scheme", schemes[0])
     mesh = Mesh(
         tensor_parallel=short.tensor_parallel,
         context_parallel=short.context_parallel,

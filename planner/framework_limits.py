@@ -11,7 +11,7 @@ from typing import Final
 
 from planner.limits import ExpertLimits, ExpertRanks, ExpertTensor, LayerSplit, Limits
 from planner.offload_limits import DEEPSPEED_OFFLOAD, FSDP2_OFFLOAD, MEGATRON_OFFLOAD, NO_OFFLOAD, HostShare
-from planner.strategy import DEFAULT_RANK_ORDER, ZeroStage
+from planner.strategy import DEFAULT_RANK_ORDER, ContextParallelScheme, ZeroStage
 
 PIPELINE_INSIDE: Final = ("tensor_parallel", "context_parallel", "pipeline_parallel", "data_parallel")
 """Stages of a pipeline on neighbouring ranks, replicas far apart."""
@@ -31,6 +31,13 @@ MEGATRON_MODULES: Final = {
 MEGATRON: Final = Limits(
     # --use-tp-pp-dp-mapping.
     rank_orders=(DEFAULT_RANK_ORDER, PIPELINE_INSIDE),
+    # --cp-comm-type has all of them. Transformer Engine passes no windows around a ring, asks for key
+    # heads that an all-to-all divides, and splits fused attention alone; the parser asks for a sequence that
+    # 2 x context_parallel divides.
+    windowed_schemes=(ContextParallelScheme.ALL_TO_ALL, ContextParallelScheme.ALL_GATHER),
+    copies_exchanged_heads=False,
+    splits_unfused_attention=False,
+    always_takes_halves=True,
     recompute_modules=MEGATRON_MODULES,
     # MoELayer.forward raises for tensor parallelism without sequence parallelism while training.
     experts=ExpertLimits(need_sequence_parallel=True),
@@ -41,8 +48,9 @@ MEGATRON_DEEPSPEED: Final = Limits(
     copies_heads=False,
     # GPTModelPipe hands its layers to PipelineModule with partition_method="type:transformer".
     layer_split=LayerSplit.OWN,
-    # DeepSpeed-Ulysses.
-    context_parallel_schemes=("all_to_all",),
+    # DeepSpeed-Ulysses; parallel_state asserts that tensor and pipeline parallel are 1 beside it.
+    context_parallel_schemes=(ContextParallelScheme.ALL_TO_ALL,),
+    context_parallel_alone=True,
     grouped_states=(),
     recompute_modules={},
     # ds_pretrain_gpt_1.3B_MoE128.sh: "MoE is not compatible with pipeline parallel".
@@ -58,7 +66,8 @@ MEGATRON_DEEPSPEED: Final = Limits(
 PYTORCH: Final = Limits(
     # DTensor shards the heads of a view: each rank needs whole ones.
     copies_heads=False,
-    context_parallel_schemes=("ring",),
+    # set_rotate_method: "allgather" unless told "alltoall".
+    context_parallel_schemes=(ContextParallelScheme.ALL_GATHER, ContextParallelScheme.RING),
     # fully_shard is called on each module, with a mesh and a policy of its own.
     shards_modules_apart=True,
     # Schedule1F1B and ScheduleInterleaved1F1B raise for other numbers of micro-batches.
@@ -78,6 +87,8 @@ TORCHTITAN: Final = replace(
     # pipeline_llm raises for a looped schedule with one stage per rank.
     zero_bubble_chunks=2,
     shards_modules_apart=False,
+    # No option for torch's rotate method.
+    context_parallel_schemes=(ContextParallelScheme.ALL_GATHER,),
     recompute_modules={},
     # ParallelDims makes "efsdp" of dp_shard x cp x tp / ep and does not check that it comes out even.
     experts=ExpertLimits(ranks=ExpertRanks.SHARDS, tensor=ExpertTensor.SAME_UNLESS_SPREAD),
@@ -88,7 +99,8 @@ TORCHTITAN: Final = replace(
 DEEPSPEED: Final = Limits(
     copies_heads=False,
     # DeepSpeed-Ulysses.
-    context_parallel_schemes=("all_to_all",),
+    context_parallel_schemes=(ContextParallelScheme.ALL_TO_ALL,),
+    context_parallel_alone=True,
     # zero_hpz_partition_size; MiCS is gone.
     grouped_states=("parameters",),
     recompute_modules={},
@@ -130,6 +142,15 @@ MAXTEXT: Final = Limits(
     # num_pipeline_repeats: the stages times the layers of each must be the decoder's layers.
     layer_split=LayerSplit.EVEN,
     rank_orders=(),
+    # context_parallel_strategy: all_gather, ring, ulysses, usp.
+    context_parallel_schemes=(
+        ContextParallelScheme.ALL_GATHER,
+        ContextParallelScheme.RING,
+        ContextParallelScheme.ALL_TO_ALL,
+        ContextParallelScheme.MIXED,
+    ),
+    copies_exchanged_heads=False,
+    splits_unfused_attention=False,
     micro_batches_fill_stages=True,
     recompute_modules={},
     # Experts over their own axis, which holds other samples; each expert's width over "tensor".

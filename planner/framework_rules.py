@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from planner.framework import Framework
-from planner.rules import axes, experts, layers, offload, pipeline, recompute, sharding
+from planner.rules import axes, context, experts, layers, offload, pipeline, recompute, sharding
 from planner.rules.rule import Outcome, Part, Proposal, Rule
 from planner.setting import Setting
 from planner.strategy import Layout, Violation
 
 RULES: Final[tuple[Rule, ...]] = (
     *axes.RULES,
+    *context.RULES,
     *pipeline.RULES,
     *layers.RULES,
     *sharding.RULES,

@@ -93,7 +93,6 @@ MEGATRON_DEEPSPEED: Final = replace(
     schedules=(ScheduleName.ONE_FORWARD_ONE_BACKWARD,),
     recompute=_WHOLE_LAYERS,
     pipeline_zero_stages=_WITHOUT_SHARDED_GRADIENTS,
-    context_parallel=False,
     uneven_by_default=True,
     default_zero_stage=ZeroStage.NONE,
     overlaps_gradient_reduction=False,
@@ -177,7 +176,6 @@ DEEPSPEED: Final = replace(
     # ZeRO-3 leaves the 4-bit weights of bitsandbytes whole (InternLM/xtuner#88).
     shards_quantized=False,
     pipeline_zero_stages=_WITHOUT_SHARDED_GRADIENTS,
-    context_parallel=False,
     default_zero_stage=ZeroStage.NONE,
     footprint=footprint_of("deepspeed"),
     # Transformers hands the logits out in FP32, whose two gradients come on top.

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
+from planner.context_schemes import scheme_violations, sequence_pieces
 from planner.framework_rules import framework_violations
-from planner.job import AttentionKind
 from planner.limits import LAYER_MODULES
 from planner.setting import (
     EXPERT_AXES,
@@ -100,22 +100,21 @@ def _sequence(setting: Setting, layout: Layout) -> Iterator[Violation]:
         yield Violation(pointer="/plan/context_parallel", rule=rule, nearest_legal=(1,))
     for length in setting.sequence_lengths:
         yield from _uneven_sequence(setting, layout, length)
-    if context > 1 and setting.job.attention is not AttentionKind.FLASH:
-        yield Violation(
-            pointer="/plan/context_parallel",
-            rule="context parallelism needs the fused attention core: the ring merges its partial results",
-            nearest_legal=(1,),
-        )
+    yield from scheme_violations(setting, layout.mesh)
 
 
 def _uneven_sequence(setting: Setting, layout: Layout, length: int) -> Iterator[Violation]:
-    context, degree = layout.mesh.context_parallel, layout.mesh.tensor_parallel
-    if context > 1 and length % (2 * context):
-        legal = [c for c in divisors(length) if c == 1 or length % (2 * c) == 0]
+    mesh = layout.mesh
+    context, degree, pieces = mesh.context_parallel, mesh.tensor_parallel, sequence_pieces(mesh)
+    if context > 1 and length % pieces:
+        each = pieces // context
+        legal = [c for c in divisors(length) if c == 1 or length % (each * c) == 0]
         yield Violation(
             pointer="/plan/context_parallel",
             rule=f"the sequence length ({length}) must be a multiple of 2 x context_parallel "
-            f"({2 * context}): every rank takes two pieces",
+            f"({pieces}): every rank takes two pieces"
+            if each > 1
+            else f"context_parallel ({context}) must divide the sequence length ({length})",
             nearest_legal=nearest_values(context, legal),
         )
     elif context >= 1 and layout.mesh.sequence_parallel and (length // context) % max(degree, 1):

@@ -10,12 +10,12 @@ from enum import StrEnum
 from typing import Final
 
 from planner.offload_limits import EVERYTHING, OffloadLimits
-from planner.strategy import DEFAULT_RANK_ORDER, ZeroStage
+from planner.strategy import DEFAULT_RANK_ORDER, ContextParallelScheme, ZeroStage
 from planner.workload.operators import Module
 
 STATES: Final = ("parameters", "gradients", "optimizer")
 """The states that groups of ranks share."""
-SCHEMES: Final = ("ring", "all_to_all", "all_gather", "mixed")
+SCHEMES: Final = tuple(ContextParallelScheme)
 """The ways to split attention over context parallel."""
 LAYER_MODULES: Final[Mapping[str, str]] = {
     module.value: module.value
@@ -118,7 +118,18 @@ class Limits:
     """Whether layers that do not come out even are left out without a word."""
     rank_orders: tuple[tuple[str, ...], ...] = (DEFAULT_RANK_ORDER,)
     """Innermost first; none for any."""
-    context_parallel_schemes: tuple[str, ...] = SCHEMES
+    context_parallel_schemes: tuple[ContextParallelScheme, ...] = SCHEMES
+    """The framework's default first."""
+    windowed_schemes: tuple[ContextParallelScheme, ...] = SCHEMES
+    """Those of them that go with attention to a window of the keys."""
+    copies_exchanged_heads: bool = True
+    """Whether key heads that are fewer than the ranks of an all-to-all are copied to several."""
+    splits_unfused_attention: bool = True
+    """Whether an all-to-all goes with attention of plain products."""
+    always_takes_halves: bool = False
+    """Whether a context-parallel rank takes two pieces of the sequence whatever the scheme."""
+    context_parallel_alone: bool = False
+    """Whether context parallel goes with neither tensor parallel nor a pipeline."""
     shards_sequence_halves: bool = False
     """Whether sequence parallelism cuts each of the two pieces that a context-parallel rank takes."""
     grouped_states: tuple[str, ...] = STATES

@@ -14,7 +14,7 @@ from planner.framework_limits import MEGATRON_MODULES, WITHOUT_SHARDED_PARAMETER
 from planner.job import Precision
 from planner.limits import ExpertTensor, LayerSplit
 from planner.offload_limits import MEGATRON_OFFLOAD_BEFORE_0_12
-from planner.strategy import DEFAULT_RANK_ORDER, ZeroStage
+from planner.strategy import DEFAULT_RANK_ORDER, ContextParallelScheme, ZeroStage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +57,7 @@ def _without_own_expert_tensor(traits: Framework) -> Framework:
     """Return traits whose experts are cut as the rest is, and whose chunks take turns in whole groups."""
     limits = replace(
         traits.limits,
-        context_parallel_schemes=("ring",),
+        context_parallel_schemes=(ContextParallelScheme.RING,),
         rank_orders=(DEFAULT_RANK_ORDER,),
         grouped_states=(),
         interleaved_fill_stages=True,
@@ -67,9 +67,16 @@ def _without_own_expert_tensor(traits: Framework) -> Framework:
 
 
 def _replicas_alone(traits: Framework) -> Framework:
-    """Return traits of torchtitan's DDP, which raised beside any other axis, and its choice of cut."""
+    """Return traits of torchtitan's DDP, which raised beside any other axis, its cut and its rotation."""
     experts = replace(traits.limits.experts, tensor=ExpertTensor.SAME_OR_ONE_IF_SPREAD)
-    return replace(traits, limits=replace(traits.limits, unsharded_alone=True, experts=experts))
+    limits = replace(
+        traits.limits,
+        unsharded_alone=True,
+        # --context_parallel_rotate_method.
+        context_parallel_schemes=(ContextParallelScheme.ALL_GATHER, ContextParallelScheme.RING),
+        experts=experts,
+    )
+    return replace(traits, limits=limits)
 
 
 def _without_expert_parallel(traits: Framework) -> Framework:

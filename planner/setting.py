@@ -10,6 +10,7 @@ from planner.job import Job
 from planner.workload.body import Body, body_of
 from planner.workload.dispatch import EXPERT_AXIS, EXPERT_TENSOR_AXIS
 from planner.workload.layers import Split, Workload
+from planner.workload.split_attention import SplitAttention, split_attention
 
 EXPERT_AXES: Final = (EXPERT_AXIS, EXPERT_TENSOR_AXIS)
 ROUTED: Final = "experts"
@@ -30,6 +31,8 @@ class Setting:
     """What the parallel degrees have to divide, over all layers, whatever the framework."""
     splits: tuple[Split, ...] = field(init=False, compare=False, repr=False)
     """The same in the framework, which may not copy pieces that are fewer than ranks."""
+    split_attention: tuple[SplitAttention, ...] = field(init=False, compare=False, repr=False)
+    """The kinds of attention whose sequences context parallel splits."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "body", body_of(self.workload))
@@ -37,6 +40,9 @@ class Setting:
         object.__setattr__(self, "model_splits", tuple(found))
         whole = tuple(replace(split, replicate=False) for split in found)
         object.__setattr__(self, "splits", tuple(found) if self.framework.limits.copies_heads else whole)
+        length = min(self.sequence_lengths, default=None)
+        attention = () if length is None else split_attention(self.workload, sequence_length=length)
+        object.__setattr__(self, "split_attention", attention)
 
     @property
     def num_layers(self) -> int:

@@ -69,6 +69,18 @@ class Recompute:
     modules: tuple[str, ...] = ()
 
 
+class ContextParallelScheme(StrEnum):
+    """How attention works on sequences that are split over context parallel.
+
+    ``mixed`` is all-to-all over neighbours inside, a ring outside (USP; hierarchical context parallelism).
+    """
+
+    RING = "ring"
+    ALL_TO_ALL = "all_to_all"
+    ALL_GATHER = "all_gather"
+    MIXED = "mixed"
+
+
 DEFAULT_RANK_ORDER = ("tensor_parallel", "context_parallel", "data_parallel", "pipeline_parallel")
 DEFAULT_EXPERT_RANK_ORDER = (
     "expert_tensor_parallel",
@@ -89,7 +101,7 @@ class Mesh:
     expert_parallel: int = 1
     expert_tensor_parallel: int = 1
     sequence_parallel: bool = False
-    context_parallel_scheme: str = "ring"
+    context_parallel_scheme: ContextParallelScheme = ContextParallelScheme.RING
     all_to_all_degree: int = 1
     rank_order: tuple[str, ...] = DEFAULT_RANK_ORDER
     expert_rank_order: tuple[str, ...] = DEFAULT_EXPERT_RANK_ORDER
@@ -98,6 +110,21 @@ class Mesh:
     def world_size(self) -> int:
         """Ranks of the mesh; experts share them."""
         return self.data_parallel * self.tensor_parallel * self.context_parallel * self.pipeline_parallel
+
+    @property
+    def head_exchange(self) -> int:
+        """Neighbours over context parallel that trade parts of the sequence for parts of the heads."""
+        match self.context_parallel_scheme:
+            case ContextParallelScheme.ALL_TO_ALL:
+                return self.context_parallel
+            case ContextParallelScheme.MIXED:
+                return self.all_to_all_degree
+        return 1
+
+    @property
+    def gathers_keys(self) -> bool:
+        """Whether every context-parallel rank gathers all keys and values."""
+        return self.context_parallel > 1 and self.context_parallel_scheme is ContextParallelScheme.ALL_GATHER
 
     @property
     def replicas(self) -> int:

@@ -77,6 +77,7 @@ class BoundsDocument(InputDocument):
     pipeline_parallel: Bounds | None = None
     expert_parallel: Bounds | None = None
     expert_tensor_parallel: Bounds | None = None
+    all_to_all_degree: Bounds | None = None
     micro_batch_size: Bounds | None = None
     num_micro_batches: Bounds | None = None
     virtual_stages: Bounds | None = None

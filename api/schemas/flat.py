@@ -24,7 +24,7 @@ from api.schemas.document import (
     Name,
     SampleCount,
 )
-from api.schemas.mesh import ContextParallelScheme, ExpertRankOrder, RankOrder, Scheme
+from api.schemas.mesh import ExpertRankOrder, RankOrder, Scheme
 from planner.strategy import Recompute, RecomputeMode, Schedule, ScheduleName, Sharding, ShortPlan
 
 
@@ -218,8 +218,6 @@ def _domain_value(value: object) -> object:
             return value.to_recompute()
         case ShortOffloadDocument():
             return value.cpu_shares()
-        case ContextParallelScheme():
-            return str(value)
     return value
 
 

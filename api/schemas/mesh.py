@@ -1,23 +1,13 @@
 """The parallel degrees of a plan on the wire, and how its ranks are numbered."""
 
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from api.schemas.document import DeviceCount, Flag, InputDocument, one_of
-from planner.strategy import DEFAULT_EXPERT_RANK_ORDER, DEFAULT_RANK_ORDER, Mesh
-
-
-class ContextParallelScheme(StrEnum):
-    """How attention works on sequences that are split; ``mixed`` is all-to-all inside, a ring outside."""
-
-    RING = "ring"
-    ALL_TO_ALL = "all_to_all"
-    ALL_GATHER = "all_gather"
-    MIXED = "mixed"
+from planner.strategy import DEFAULT_EXPERT_RANK_ORDER, DEFAULT_RANK_ORDER, ContextParallelScheme, Mesh
 
 
 def _permutation_of(words: tuple[str, ...]) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
@@ -66,7 +56,7 @@ class MeshDocument(InputDocument):
             expert_parallel=mesh.expert_parallel,
             expert_tensor_parallel=mesh.expert_tensor_parallel,
             sequence_parallel=mesh.sequence_parallel,
-            context_parallel_scheme=ContextParallelScheme(mesh.context_parallel_scheme),
+            context_parallel_scheme=mesh.context_parallel_scheme,
             all_to_all_degree=mesh.all_to_all_degree,
             rank_order=mesh.rank_order,
             expert_rank_order=mesh.expert_rank_order,
@@ -82,7 +72,7 @@ class MeshDocument(InputDocument):
             expert_parallel=self.expert_parallel,
             expert_tensor_parallel=self.expert_tensor_parallel,
             sequence_parallel=self.sequence_parallel,
-            context_parallel_scheme=str(self.context_parallel_scheme),
+            context_parallel_scheme=self.context_parallel_scheme,
             all_to_all_degree=self.all_to_all_degree,
             rank_order=self.rank_order,
             expert_rank_order=self.expert_rank_order,

@@ -21,9 +21,6 @@ SUPPORTED: Final[Mapping[str, tuple[object, ...]]] = {
     "/plan/stages/*/chunks/*/layers/*/sharding": (None,),
     "/plan/stages/*/chunks/*/layers/*/of": (None, "reference"),
     "/plan/stages/*/placement/*/batch_share": (1.0,),
-    "/constraints/fixed/context_parallel_scheme": ("ring",),
-    "/plan/context_parallel_scheme": ("ring",),
-    "/plan/mesh/context_parallel_scheme": ("ring",),
     **{
         f"{where}/{word}": (None,)
         for where in ("/constraints/fixed", "/constraints/fixed/sharding", "/plan", "/plan/sharding")

@@ -84,7 +84,7 @@ class SweptLayer:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Work:
-    """Nanoseconds of both passes by micro-batch size: of all counted layers, of the quickest, of both ends."""
+    """Nanoseconds of both passes by micro-batch size: of all counted layers, the quickest, both ends."""
 
     layers_ns: Floats
     least_ns: Floats
@@ -158,7 +158,7 @@ class Floors:
     model: CostModel
     sizes: Sequence[int]
     """All sizes of interest, ascending."""
-    _costs: SweptCosts = field(init=False)
+    costs: SweptCosts = field(init=False)
     _counts: Counter[int] = field(init=False)
     _replicas: ReplicaFloors = field(init=False)
     _layers: dict[LayerKey, SweptLayer] = field(default_factory=dict, init=False)
@@ -166,7 +166,7 @@ class Floors:
 
     def __post_init__(self) -> None:
         """Count the layers of every class."""
-        self._costs = SweptCosts(kernels=self.model.kernels, sizes=self.sizes)
+        self.costs = SweptCosts(kernels=self.model.kernels, sizes=self.sizes)
         self._counts = Counter(self.model.setting.body.sequence)
         self._replicas = ReplicaFloors(model=self.model)
 
@@ -189,7 +189,7 @@ class Floors:
     def _swept(self, layer: Layer, cut: Cut, mesh: Mesh) -> SweptLayer:
         _, key = self.model.layer_cut(layer, cut, mesh)
         if key not in self._layers:
-            self._layers[key] = SweptLayer(layer, key, mesh, model=self.model, costs=self._costs)
+            self._layers[key] = SweptLayer(layer, key, mesh, model=self.model, costs=self.costs)
         return self._layers[key]
 
     def step_ns(

@@ -63,6 +63,8 @@ def cut_key(mesh: Mesh, micro_batch_size: int) -> tuple[int, ...]:
         mesh.tensor_parallel,
         mesh.sequence_parallel,
         mesh.context_parallel,
+        mesh.head_exchange,
+        mesh.gathers_keys,
         axis_stride(mesh, "tensor_parallel"),
         axis_stride(mesh, "context_parallel"),
         mesh.expert_parallel,

@@ -173,6 +173,14 @@ class LayerClock(Generic[Timed, Amount]):
             if gathers_a_saved_input(op) and op.module not in recomputed
         )
 
+    def parts(self, operators: Sequence[Operator]) -> tuple[list[Amount], list[Amount]]:
+        """Return what operators run and send one by one, in forward and in backward."""
+        trained = [op for op in operators if not op.forward_only]
+        return (
+            [part for op in operators for part in self._forward_parts(op, operators)],
+            [part for op in trained for part in self._backward_parts(op, trained)],
+        )
+
     def _forward(self, operators: Sequence[Operator]) -> Amount:
         parts = [part for op in operators for part in self._forward_parts(op, operators)]
         return self._launched(parts, operators, Phase.FORWARD)
@@ -382,7 +390,7 @@ def _working_bytes(operators: Sequence[Operator], cut: Cut) -> Bytes:
         + WEIGHT_GRADIENT_BYTES * _largest_weights(operators)
         + cut.element_bytes * _largest_copy(operators)
     )
-    passes = (op for op in operators if isinstance(op, MemoryPass) and not op.forward_only)
+    passes = (op for op in operators if isinstance(op, MemoryPass | AttentionCore) and not op.forward_only)
     return max([products, *(op.working_bytes for op in passes)])
 
 

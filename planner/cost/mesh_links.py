@@ -31,8 +31,12 @@ STEP_AXES: Final = (
 
 
 def num_communicators(mesh: Mesh) -> int:
-    """Return how many groups of more than one rank a rank of a mesh is in."""
-    return sum(getattr(mesh, axis) > 1 for axis in STEP_AXES)
+    """Return how many groups of more than one rank a rank of a mesh is in.
+
+    A mixed scheme splits that of context parallel both ways.
+    """
+    groups: int = sum(getattr(mesh, axis) > 1 for axis in STEP_AXES)
+    return groups + 2 * (1 < mesh.head_exchange < mesh.context_parallel)
 
 
 def further_nodes(group: NodeGroup, mesh: Mesh) -> int:
@@ -59,7 +63,8 @@ class MeshLinks:
 
     def layer_shape(self, op: CollectivePass) -> GroupShape:
         """Return where the ranks of a collective inside a layer sit."""
-        size, stride = int(getattr(self.mesh, op.axis)), axis_stride(self.mesh, op.axis)
+        size = int(getattr(self.mesh, op.axis)) if op.ranks is None else op.ranks
+        stride = axis_stride(self.mesh, op.axis) * op.step
         if op.operation is Collective.SEND_RECEIVE:
             return self._neighbours(size, stride)
         return self.collectives.shape(size=size, stride=stride)

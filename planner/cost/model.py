@@ -111,6 +111,9 @@ class CostModel:
         self.states = self._state_costs()
         self.hosts: HostCosts | None = HostCosts.of(self.group, self.setting.framework, self.widths)
         self.members = members_of(self.setting)
+        self.attending = frozenset(
+            layer for layers in self.members.values() for layer in layers if _splits_attention(layer)
+        )
 
     @property
     def peak_flops_per_second(self) -> FlopsPerSecond:
@@ -231,6 +234,8 @@ class CostModel:
             tensor_parallel=mesh.tensor_parallel,
             sequence_parallel=mesh.sequence_parallel and mesh.tensor_parallel > 1,
             context_parallel=mesh.context_parallel,
+            head_exchange=mesh.head_exchange,
+            gathers_keys=mesh.gathers_keys,
             expert_parallel=mesh.expert_parallel,
             expert_tensor_parallel=mesh.expert_tensor_parallel,
             expert_imbalance=job.expert_imbalance,
@@ -306,7 +311,7 @@ class CostModel:
     ) -> Mapping[Member, tuple[LayerPasses[Tally], ...]]:
         """Return the passes of the layers of every class and of both ends."""
         if key not in self._passes:
-            clock = self._clock(links)
+            clock = self.tallying(links)
             self._passes[key] = {
                 name: tuple(self._passes_of(layer, cut, clock, links.mesh) for layer in layers)
                 for name, layers in self.members.items()
@@ -329,6 +334,8 @@ class CostModel:
             self._axes[layer] = DENSE_AXES + EXPERT_AXES if has_experts else DENSE_AXES
         axes = self._axes[layer]
         own = cut if EXPERT_AXES[0] in axes else replace(cut, expert_parallel=1, expert_tensor_parallel=1)
+        if layer not in self.attending:
+            own = replace(own, head_exchange=1, gathers_keys=False)
         strides = tuple(axis_stride(mesh, axis) for axis in axes)
         return own, (layer, own, strides, self._added_launch_seconds(mesh))
 
@@ -337,7 +344,8 @@ class CostModel:
         added = self.setting.framework.pace.pipelined_launch_seconds * mesh.tensor_parallel
         return added if mesh.pipeline_parallel > 1 else 0.0
 
-    def _clock(self, links: MeshLinks) -> LayerClock[Estimate, Tally]:
+    def tallying(self, links: MeshLinks) -> LayerClock[Estimate, Tally]:
+        """Return what times layers on some links, with the causes of all times."""
         ledger = Tallies(launch_relative_error=self.corrections.error(Kind.HOST, LAUNCH_RELATIVE_ERROR))
         return self.clock(links.mesh, self.kernels, links.layer_collective, ledger)
 
@@ -435,7 +443,7 @@ class CostModel:
         """Return layers that run one after the other, however their replicas are kept equal."""
         key = (name, recompute, ground.cut_key)
         if key not in self._runs:
-            clock, members = self._clock(ground.links), ground.members[name]
+            clock, members = self.tallying(ground.links), ground.members[name]
             costs = [clock.cost(passes, recompute) for passes in members]
             run = Run.of(costs)
             if self.setting.framework.splits_backward:
@@ -544,3 +552,9 @@ def _between(between_ns: int, *, is_split: bool) -> FixedPart:
     if not is_split:
         return FixedPart(forward_ns=between_ns, backward_ns=between_ns)
     return FixedPart(forward_ns=between_ns, backward_ns=2 * between_ns, weight_ns=between_ns)
+
+
+def _splits_attention(layer: Layer) -> bool:
+    """Whether a layer runs otherwise where attention is split otherwise over context parallel."""
+    cut = Cut(micro_batch_size=1, sequence_length=2, context_parallel=2)
+    return layer.operators(cut) != layer.operators(replace(cut, gathers_keys=True))

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from planner.framework import Framework
-from planner.limits import SCHEMES
 from planner.rules.rule import Part, Proposal, Rule
 from planner.setting import legal_tensor_parallel, nearest_values
 from planner.strategy import DEFAULT_RANK_ORDER, Violation
@@ -19,21 +18,13 @@ def _missing(framework: Framework) -> list[str]:
 
 def _axes_words(framework: Framework) -> str | None:
     missing = _missing(framework)
-    return ", ".join(_lacks(framework, axis) for axis in missing) if missing else None
-
-
-def _lacks(framework: Framework, axis: str) -> str:
-    """Return that a framework lacks an axis, or has it in a form that has no price yet."""
-    schemes = framework.limits.context_parallel_schemes
-    if axis == "context_parallel" and schemes:
-        return f"has no context_parallel but by {' or '.join(schemes)}, which cannot be priced yet"
-    return f"has no {axis}"
+    return ", ".join(f"has no {axis}" for axis in missing) if missing else None
 
 
 def _axes(proposal: Proposal) -> Iterator[Violation]:
     for axis in _missing(proposal.framework):
         if getattr(proposal.layout.mesh, axis) > 1:
-            rule = f"{proposal.who} {_lacks(proposal.framework, axis)}"
+            rule = f"{proposal.who} has no {axis}"
             yield Violation(pointer=f"/plan/{axis}", rule=rule, nearest_legal=(1,))
 
 
@@ -90,51 +81,10 @@ def _orders(proposal: Proposal) -> Iterator[Violation]:
         )
 
 
-def _schemes_words(framework: Framework) -> str | None:
-    schemes = framework.limits.context_parallel_schemes
-    if not framework.context_parallel or set(schemes) == set(SCHEMES):
-        return None
-    return f"context_parallel_scheme is {' or '.join(schemes)}"
-
-
-def _schemes(proposal: Proposal) -> Iterator[Violation]:
-    mesh, legal = proposal.layout.mesh, proposal.framework.limits.context_parallel_schemes
-    if mesh.context_parallel > 1 and mesh.context_parallel_scheme not in legal:
-        yield Violation(
-            pointer="/plan/context_parallel_scheme",
-            rule=f"{proposal.who} has no {mesh.context_parallel_scheme} context parallelism",
-            nearest_legal=legal,
-        )
-
-
-def _halves_words(framework: Framework) -> str | None:
-    if not framework.limits.shards_sequence_halves:
-        return None
-    return "the sequence is a multiple of 2 x context_parallel x tensor_parallel where it is split by both"
-
-
-def _halves(proposal: Proposal) -> Iterator[Violation]:
-    """Check that sequence parallelism cuts whole pieces of context parallelism."""
-    setting, mesh = proposal.setting, proposal.layout.mesh
-    pieces = 2 * mesh.context_parallel * mesh.tensor_parallel
-    for length in setting.sequence_lengths:
-        if mesh.context_parallel > 1 and mesh.sequence_parallel and length % pieces:
-            whole = length // (2 * mesh.context_parallel)
-            legal = [degree for degree in legal_tensor_parallel(setting) if whole % degree == 0]
-            yield Violation(
-                pointer="/plan/tensor_parallel",
-                rule=f"{proposal.who} cuts a sequence of {length} tokens into 2 x context_parallel x "
-                f"tensor_parallel ({pieces}) equal pieces",
-                nearest_legal=nearest_values(mesh.tensor_parallel, legal),
-            )
-
-
 _MESH: Final = frozenset({Part.MESH})
 RULES: Final = (
     Rule(name="axes", parts=_MESH, words=_axes_words, check=_axes),
     Rule(name="whole-heads", parts=_MESH, words=_heads_words, check=_heads),
     Rule(name="even-vocabulary", parts=_MESH, words=_vocabulary_words, check=_vocabulary),
     Rule(name="rank-order", parts=_MESH, words=_orders_words, check=_orders),
-    Rule(name="even-sequence", parts=_MESH, words=_halves_words, check=_halves),
-    Rule(name="context-parallel-scheme", parts=_MESH, words=_schemes_words, check=_schemes),
 )

@@ -24,7 +24,7 @@ from planner.search.master import Excluded, Solution, solve
 from planner.search.mesh_floors import MeshFloor, MeshFloors
 from planner.search.meshes import BatchedMesh, by_mesh, can_split_freely, schedules, space_size
 from planner.search.point_master import solve_evenly
-from planner.search.ranking import layout_rank
+from planner.search.ranking import layout_rank, scheme_rank
 from planner.search.solver import WorkLimits
 from planner.search.space import Space
 from planner.search.span_master import solve_in_order
@@ -104,6 +104,8 @@ class _Node:
     rest: MeshFloor | None = field(compare=False, default=None)
     """The mesh's variants that are not open yet, this one among them."""
     tries: int = field(compare=False, default=0)
+    ways: tuple[Mesh, ...] = field(compare=False, default=())
+    """The mesh with every way to split attention, while that is open."""
 
 
 class _Search:
@@ -121,6 +123,7 @@ class _Search:
         size = space_size(meshes)
         self.outcome = SearchOutcome(total=size.layouts, plans=size.plans)
         self._floors = MeshFloors(meshes, model)
+        self._any_scheme = self._floors.any_scheme
         self._unpriced = self._floors.families[::-1]
 
     def run(self, report: ProgressReport | None) -> SearchOutcome:
@@ -202,18 +205,32 @@ class _Search:
             return
         if node.rest is not None:
             _, batch, choice = node.rest.variants.pop()
-            self._open_variant(node, choice.on(node.mesh, batch))
+            self._open_variant(node, choice.on(node.mesh, batch), ways=node.rest.ways)
             self._push_mesh(node.rest)
+            return
+        if node.ways:
+            self._split(node)
             return
         for child in self._layouts(node):
             self._push(child)
 
-    def _open_variant(self, node: _Node, layout: Layout) -> None:
+    def _open_variant(self, node: _Node, layout: Layout, *, ways: tuple[Mesh, ...] = ()) -> None:
+        """Open a layout without a schedule, how attention is split being open among some ways."""
         problem = self._model.problem(layout)
+        if ways:
+            problem = self._any_scheme.problem(problem, ways, node.batch.micro_batch_size)
         bound = spread_bound_ns(problem)
         if bound is not None:
             bound = max(bound, node.bound_ns)
-            self._push(_Node(bound, next(self._numbers), node.mesh, node.batch, layout, problem))
+            number = next(self._numbers)
+            self._push(_Node(bound, number, layout.mesh, node.batch, layout, problem, ways=ways))
+
+    def _split(self, node: _Node) -> None:
+        """Open a layout with every way to split attention that may win."""
+        assert node.layout is not None
+        ways = sorted(node.ways, key=scheme_rank)
+        for mesh in self._any_scheme.undominated(ways, node.batch.micro_batch_size):
+            self._open_variant(node, replace(node.layout, mesh=mesh))
 
     def _layouts(self, node: _Node) -> Iterator[_Node]:
         assert node.layout is not None

@@ -9,6 +9,7 @@ from planner.setting import (
     EXPERT_AXES,
     Setting,
 )
+from planner.strategy import ContextParallelScheme
 
 
 def dimensions(space: Space) -> dict[str, str]:
@@ -60,6 +61,8 @@ def _fixed_by_framework(space: Space, words: Mapping[str, str]) -> dict[str, str
         "zero_stage": len(framework.zero_stages) == 1,
         "recompute": len(framework.recompute) == 1,
         "context_parallel": not framework.context_parallel,
+        "context_parallel_scheme": len(framework.limits.context_parallel_schemes) <= 1,
+        "all_to_all_degree": ContextParallelScheme.MIXED not in framework.limits.context_parallel_schemes,
     }
     found = {word: "fixed by framework" for word, only in lone.items() if only and words[word] == "searched"}
     if words["recompute"] == "searched" and framework.recompute_grain is Grain.JOB:

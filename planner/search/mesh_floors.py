@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cluster import NodeGroup
+from planner.cost.any_scheme import AnyScheme
 from planner.cost.floors import Floors
 from planner.cost.ground import cut_key
 from planner.cost.least_memory import LeastMemory
 from planner.cost.model import CostModel
+from planner.cost.scheme_floors import SchemeFloors
 from planner.search.meshes import BatchedMesh, Choice
 from planner.strategy import Batch, Mesh
 
@@ -22,9 +24,13 @@ Whole = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeshFloor:
-    """A mesh and step times that no plan with each of its batches and choices undercuts, quickest last."""
+    """A mesh and step times that no plan with each of its batches and choices undercuts, quickest last.
+
+    ``ways`` are the mesh with every way to split attention, none where there is but one.
+    """
 
     mesh: Mesh
+    ways: tuple[Mesh, ...]
     variants: list[tuple[int, Batch, Choice]]
 
 
@@ -51,6 +57,8 @@ class MeshFloors:
         sizes = {batch.micro_batch_size for batched in meshes for batch in batched.batches}
         self._sizes = np.array(sorted(sizes), dtype=np.int64)
         self._floors = Floors(model=model, sizes=self._sizes.tolist())
+        self.any_scheme = AnyScheme(model=model)
+        self._schemes = SchemeFloors(bounds=self.any_scheme, costs=self._floors.costs)
         self.memory = LeastMemory(model=model, floors=self._floors)
         families: dict[tuple[int, ...], list[BatchedMesh]] = {}
         for batched in meshes:
@@ -80,18 +88,23 @@ class MeshFloors:
 
     def _floor(self, held: _Held, count: int) -> MeshFloor:
         """Return the floors of a mesh whose family is timed for the first ``count`` sizes."""
-        mesh, batches = held.batched.mesh, held.batched.batches
+        ways, batches = held.batched.ways, held.batched.batches
+        left = self._schemes.left(ways, count)
         places = np.searchsorted(self._sizes, held.sizes)
         found: list[tuple[int, Batch, Choice]] = []
         for choice, fits in zip(held.batched.choices, held.fits, strict=True):
             here = np.flatnonzero(fits)
             if len(here):
                 batch = (places[here], held.micro_batches[here])
-                steps = self._floors.step_ns(mesh, choice.sharding, choice.recompute, *batch, count=count)
+                each = [
+                    self._floors.step_ns(mesh, choice.sharding, choice.recompute, *batch, count=count)
+                    for mesh in left
+                ]
+                steps = np.min(each, axis=0)
                 pairs = zip(steps.tolist(), here.tolist(), strict=True)
                 found += [(int(step), batches[place], choice) for step, place in pairs]
         found.sort(key=lambda variant: variant[0], reverse=True)
-        return MeshFloor(mesh=mesh, variants=found)
+        return MeshFloor(mesh=ways[0], ways=ways if len(ways) > 1 else (), variants=found)
 
 
 def _reach(mesh: Mesh, group: NodeGroup) -> tuple[bool, int]:

@@ -18,6 +18,7 @@ from planner.limits import LayerSplit
 from planner.rules.layers import comes_out
 from planner.rules.pipeline import ACCUMULATION
 from planner.rules.rule import Part
+from planner.search.schemes import Schemes
 from planner.search.space import BATCHED, MESHED, MOST_PASSES, ONE_SAMPLE, SCHEDULED, SHARDED, Space, bare
 from planner.setting import (
     degree_is_legal,
@@ -51,15 +52,22 @@ SEARCHED_SCHEDULES: Final = (
 def meshes(space: Space) -> Iterator[tuple[Mesh, Batch]]:
     """Yield every legal mesh with every legal batch on it."""
     batches = _Batches(space)
-    for mesh in _legal_meshes(space):
-        for batch in batches.on(mesh):
-            yield mesh, batch
+    for ways in _legal_meshes(space):
+        for mesh in ways:
+            for batch in batches.on(mesh):
+                yield mesh, batch
 
 
-def _legal_meshes(space: Space) -> Iterator[Mesh]:
+def _legal_meshes(space: Space) -> Iterator[tuple[Mesh, ...]]:
+    """Yield the legal meshes of each kind: those that differ in how attention is split alone.
+
+    No rule of a framework but those of schemes reads how it is.
+    """
+    schemes = Schemes(space=space)
     for mesh in _meshes(space):
-        if _sequence_splits(space, mesh) and space.runs(bare(mesh, ONE_SAMPLE), step=MESHED):
-            yield mesh
+        ways = schemes.on(mesh)
+        if ways and _sequence_splits(space, mesh) and space.runs(bare(ways[0], ONE_SAMPLE), step=MESHED):
+            yield ways
 
 
 class _Batches:
@@ -83,10 +91,12 @@ class _Batches:
 class BatchedMesh:
     """A mesh, its batches with the smallest micro-batch first, its ways to shard and to recompute.
 
-    ``size`` counts its layouts and plans.
+    ``ways`` are the mesh with every way to split attention: ``mesh``, which saves least for backward, is the
+    first of them. ``size`` counts layouts and plans.
     """
 
     mesh: Mesh
+    ways: tuple[Mesh, ...]
     batches: tuple[Batch, ...]
     choices: tuple["Choice", ...]
     size: "SpaceSize"
@@ -127,8 +137,8 @@ def by_mesh(space: Space) -> Iterator[BatchedMesh]:
     # Schedules are judged by stages and micro-batches alone.
     known: dict[tuple[int, int], int] = {}
     legal, choices = _Batches(space), Choices(space)
-    for mesh in _legal_meshes(space):
-        batches, num_schedules = [], 0
+    for meshes_alike in _legal_meshes(space):
+        mesh, batches, num_schedules = meshes_alike[0], list[Batch](), 0
         for batch in legal.on(mesh):
             key = (mesh.pipeline_parallel, batch.num_micro_batches)
             if key not in known:
@@ -139,8 +149,9 @@ def by_mesh(space: Space) -> Iterator[BatchedMesh]:
         found = choices.on(mesh, batches[0]) if batches else ()
         if found:
             ways = sum(_placements(space, mesh.pipeline_parallel, len(choice.recompute)) for choice in found)
-            size = SpaceSize(layouts=num_schedules * len(found), plans=num_schedules * ways)
-            yield BatchedMesh(mesh=mesh, batches=tuple(batches), choices=found, size=size)
+            times = num_schedules * len(meshes_alike)
+            size = SpaceSize(layouts=times * len(found), plans=times * ways)
+            yield BatchedMesh(mesh=mesh, ways=meshes_alike, batches=tuple(batches), choices=found, size=size)
 
 
 def space_size(meshes: Iterable[BatchedMesh]) -> SpaceSize:
@@ -283,14 +294,13 @@ def _expert_degrees(space: Space, axis: str, ranks: int) -> list[int]:
 
 def _context_degrees(space: Space, devices: int) -> list[int]:
     setting = space.setting
-    fused = setting.job.attention is AttentionKind.FLASH
-    can_split = setting.framework.context_parallel and fused and setting.sequence_lengths
+    can_split = setting.framework.context_parallel and setting.sequence_lengths
     return [
         degree
         for degree in (divisors(devices) if can_split else (1,))
         if space.allowed("context_parallel", degree)
         and degree_is_legal(setting, "context_parallel", degree)
-        and (degree == 1 or all(length % (2 * degree) == 0 for length in setting.sequence_lengths))
+        and all(length % degree == 0 for length in setting.sequence_lengths)
     ]
 
 

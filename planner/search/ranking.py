@@ -1,6 +1,6 @@
 """Which of two plans that take exactly equal time is preferred: fewest techniques, then degrees."""
 
-from planner.strategy import Layout, RecomputeMode, ZeroStage
+from planner.strategy import ContextParallelScheme, Layout, Mesh, RecomputeMode, ZeroStage
 
 
 def num_techniques(layout: Layout) -> int:
@@ -33,4 +33,10 @@ def layout_rank(layout: Layout) -> tuple[int, ...]:
         layout.batch.micro_batch_size,
         int(mesh.sequence_parallel),
         len(layout.schedule.name),
+        *scheme_rank(mesh),
     )
+
+
+def scheme_rank(mesh: Mesh) -> tuple[int, int]:
+    """Return the key by which ways to split attention are preferred, smallest first."""
+    return (list(ContextParallelScheme).index(mesh.context_parallel_scheme), mesh.all_to_all_degree)

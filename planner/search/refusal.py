@@ -12,6 +12,7 @@ from planner.setting import (
 )
 from planner.strategy import (
     Batch,
+    ContextParallelScheme,
     Layout,
     Mesh,
     Recompute,
@@ -56,6 +57,14 @@ def _device_violations(space: Space, mesh: Mesh) -> Iterator[Violation]:
             )
 
 
+def _scheme(space: Space, context: int) -> ContextParallelScheme:
+    """Return the scheme that is fixed, or the framework's own where sequences are split."""
+    own = space.setting.framework.limits.context_parallel_schemes
+    usual = own[0] if own and context > 1 else ContextParallelScheme.RING
+    chosen = space.fixed("context_parallel_scheme")
+    return usual if chosen is None else ContextParallelScheme(str(chosen))
+
+
 def _probe(space: Space) -> Layout:
     """Return a layout with the fixed choices and the simplest legal rest, to be judged by the rules."""
 
@@ -85,6 +94,8 @@ def _probe(space: Space) -> Layout:
             expert_parallel=number(EXPERT_AXIS, 1),
             expert_tensor_parallel=number(EXPERT_TENSOR_AXIS, 1),
             sequence_parallel=bool(space.fixed("sequence_parallel")),
+            context_parallel_scheme=_scheme(space, context),
+            all_to_all_degree=number("all_to_all_degree", 1),
         ),
         batch=Batch(micro_batch_size=size, num_micro_batches=passes),
         schedule=Schedule(name=name, virtual_stages=virtual_stages),

@@ -152,7 +152,7 @@ class ClassifierLayer(PlainLayer):
         """Return the cut of what is sorted: all tokens, or one vector of each sequence on every device."""
         if self.per_token:
             return own
-        return replace(own, sequence_length=1, sequence_parallel=False, context_parallel=1)
+        return replace(own.unsplit, sequence_length=1)
 
     def _is_split(self, cut: Cut) -> bool:
         return self.sharded and cut.tensor_parallel > 1

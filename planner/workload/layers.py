@@ -33,7 +33,9 @@ class Cut:
     the vocabulary to (times tensor parallel), 1 for none, and ``splits_vocabulary`` whether tensor
     parallel splits it at all. ``expert_imbalance`` is the load of the
     busiest expert rank over the mean. ``memory_length`` is the length of the encoder's output where it
-    is not ``sequence_length``.
+    is not ``sequence_length``. Around attention ``head_exchange`` of the context-parallel ranks trade a part
+    of the sequence for a part of the heads; over the rest of them keys and values go round in a ring, or
+    where it ``gathers_keys`` are gathered.
     """
 
     micro_batch_size: int
@@ -41,6 +43,8 @@ class Cut:
     tensor_parallel: int = 1
     sequence_parallel: bool = False
     context_parallel: int = 1
+    head_exchange: int = 1
+    gathers_keys: bool = False
     expert_parallel: int = 1
     expert_tensor_parallel: int = 1
     expert_imbalance: float = 1.0
@@ -55,6 +59,11 @@ class Cut:
     def local_tokens(self) -> int:
         """Tokens that one device of a tensor-parallel group works on: b s / c."""
         return self.micro_batch_size * self.sequence_length // self.context_parallel
+
+    @property
+    def unsplit(self) -> "Cut":
+        """The cut of a sequence that neither sequence nor context parallel splits."""
+        return replace(self, sequence_parallel=False, context_parallel=1, head_exchange=1, gathers_keys=False)
 
     @property
     def of_vocabulary(self) -> "Cut":

@@ -124,7 +124,7 @@ class AttentionCore:
     It saves Q, K, V and the output's log-sum-exp; the output is saved by the product that uses it.
     A query sees the ``window`` keys before it (as many on either side without a causal mask), or the
     keys of its own ``chunk`` alone; None for all. With ``sinks`` every head has one more score, learnt, in
-    its softmax.
+    its softmax. ``working_bytes`` live only while it runs in either direction, beside what is saved.
     """
 
     name: str
@@ -141,6 +141,7 @@ class AttentionCore:
     chunk: int | None = None
     forward_only: bool = False
     sinks: bool = False
+    working_bytes: Bytes = 0.0
     saved: Saved = ()
 
     @property
@@ -192,7 +193,8 @@ class CollectivePass:
     """A collective over the ranks of one mesh axis, inside a layer.
 
     ``payload_bytes`` is counted as nccl-tests do (all-gather: the gathered total; reduce-scatter:
-    the input of one rank) and moved ``count`` times. ``hidden_behind`` names the phase of the
+    the input of one rank) and moved ``count`` times, between ``ranks`` of the axis (None: all) that are
+    ``step`` of its ranks apart. ``hidden_behind`` names the phase of the
     operator ``partner`` that may run at the same time, where the framework overlaps them.
     """
 
@@ -205,6 +207,8 @@ class CollectivePass:
     partner: str | None = None
     hidden_behind: Phase | None = None
     count: int = 1
+    ranks: int | None = None
+    step: int = 1
     forward_only: bool = False
 
 

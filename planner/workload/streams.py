@@ -83,11 +83,9 @@ class ImageStream:
     def cut(self, cut: Cut) -> Cut:
         """Return the cut of a layer of this stream, given that of the job."""
         return replace(
-            cut,
+            cut.unsplit,
             micro_batch_size=cut.micro_batch_size * self.images,
             sequence_length=self.tokens(cut.sequence_length),
-            sequence_parallel=False,
-            context_parallel=1,
         )
 
 
@@ -106,7 +104,7 @@ class VectorStream:
 
     def cut(self, cut: Cut) -> Cut:
         """Return the cut of a layer of this stream, given that of the job."""
-        return replace(cut, sequence_length=1, sequence_parallel=False, context_parallel=1)
+        return replace(cut.unsplit, sequence_length=1)
 
 
 Stream = TextStream | ImageStream | VectorStream

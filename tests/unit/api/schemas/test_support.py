@@ -46,7 +46,6 @@ def test_a_field_that_cannot_be_answered_is_named(place: str, value: object) -> 
     [
         ({"offload": {"parameters": {"nvme": 0.5}}}, "/plan/offload/parameters/nvme"),
         ({"offload": {"optimizer": {"nvme": 0.5}}}, "/plan/offload/optimizer/nvme"),
-        ({"context_parallel_scheme": "mixed"}, "/plan/context_parallel_scheme"),
         (plan(sharding={"reduce_dtype": "fp8"}), "/plan/sharding/reduce_dtype"),
         (
             plan(stages=[{**STAGE, "chunks": [{"virtual_stage": 0, "layers": [{**LAYERS, "of": "draft"}]}]}]),

@@ -4,7 +4,7 @@ import pytest
 
 from planner.rules.axes import RULES
 from planner.strategy import Mesh
-from tests.unit.planner.rules.cases import Case, breaks, check
+from tests.unit.planner.rules.cases import Case, check
 from tests.unit.planner.settings import setting
 
 DATA_INSIDE = ("data_parallel", "tensor_parallel", "context_parallel", "pipeline_parallel")
@@ -53,23 +53,6 @@ CASES = (
         nearest=list(PIPELINE_INSIDE),
         kept={"mesh": Mesh(rank_order=PIPELINE_INSIDE)},
     ),
-    Case(
-        rule="even-sequence",
-        framework="torchtitan",
-        broken={"mesh": Mesh(tensor_parallel=4, context_parallel=2, sequence_parallel=True)},
-        pointer="/plan/tensor_parallel",
-        nearest=2,
-        kept={"mesh": Mesh(tensor_parallel=4, sequence_parallel=True)},
-        given={"sequence_length": 2056},
-    ),
-    Case(
-        rule="context-parallel-scheme",
-        framework="torchtitan",
-        broken={"mesh": Mesh(context_parallel=2, context_parallel_scheme="all_to_all")},
-        pointer="/plan/context_parallel_scheme",
-        nearest="ring",
-        kept={"mesh": Mesh(context_parallel=2)},
-    ),
 )
 
 
@@ -86,16 +69,3 @@ def test_newer_releases_copy_heads_to_several_ranks() -> None:
     rule = next(rule for rule in RULES if rule.name == "whole-heads")
     assert rule.binds(setting(version="0.15").framework)
     assert not rule.binds(setting(version="0.16").framework)
-
-
-def test_an_axis_that_cannot_be_priced_is_not_said_to_be_missing() -> None:
-    case = Case(
-        rule="axes",
-        framework="deepspeed",
-        broken={},
-        pointer="",
-        nearest=1,
-        kept={},
-    )
-    (violation,) = breaks(case, {"mesh": Mesh(context_parallel=2)})
-    assert "but by all_to_all, which cannot be priced yet" in violation.rule
