@@ -5,6 +5,7 @@ Meshes whose layers are cut alike make a family: its layers are timed once, as s
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -17,12 +18,15 @@ from planner.cost.model import ROUNDING, CostModel, LayerKey
 from planner.cost.replica_floors import ReplicaFloors, Share, Traffic
 from planner.cost.sweep import MANY_SAMPLES, SWEEPS, Floats, Line, Sweep, SweptCosts, SweptOperators
 from planner.strategy import Mesh, Recompute, Sharding
-from planner.units import NANOSECONDS_PER_SECOND
+from planner.units import NANOSECONDS_PER_SECOND, Flops
 from planner.workload.layers import Cut, Layer
 from planner.workload.operators import Module
 from planner.workload.recomputation import WHOLE_LAYER, saved_bytes
+from planner.workload.weights import weight_products
 
 NONE: Final = Recompute()
+ROUTED: Final = frozenset({Module.MOE, Module.MOE_ACTIVATION})
+"""What layers run differently when experts are spread differently."""
 ROUNDING_NS: Final = 2
 """Most by which rounding a layer's passes one by one exceeds rounding sums of them."""
 
@@ -37,15 +41,31 @@ class SweptLayer:
         self, layer: Layer, key: LayerKey, mesh: Mesh, *, model: CostModel, costs: SweptCosts
     ) -> None:
         """Take the layer's operators at both ends of their lines."""
-        cut = key[1]
-        self._small = tuple(layer.operators(replace(cut, micro_batch_size=1)))
-        self._large = tuple(layer.operators(replace(cut, micro_batch_size=MANY_SAMPLES)))
+        self._small = tuple(layer.operators(replace(key[1], micro_batch_size=1)))
+        self._large = tuple(layer.operators(replace(key[1], micro_batch_size=MANY_SAMPLES)))
         if [op.name for op in self._small] != [op.name for op in self._large]:
             # Nothing is known of sizes between; no time and no bytes are a true floor.
             self._small = self._large = ()
         self._model, self._costs, self._mesh = model, costs, mesh
         self._seconds: dict[Recompute, tuple[Floats, Floats]] = {}
         self._saved: dict[frozenset[Module], Line] = {}
+
+    def without_experts(self) -> "SweptLayer":
+        """Return the layer without what its routed experts run."""
+        rest = copy(self)
+        rest._small, rest._large = (  # noqa: SLF001 - of the same class
+            tuple(op for op in operators if op.module not in ROUTED)
+            for operators in (self._small, self._large)
+        )
+        rest._seconds, rest._saved = {}, {}  # noqa: SLF001 - of the same class
+        return rest
+
+    def routed_flops_per_sample(self) -> Flops:
+        """Return the FLOP of its routed experts' products, both passes."""
+        products = (op for op in weight_products(self._large) if op.module in ROUTED)
+        return (
+            sum(op.forward_flops * (1 + op.has_input_gradient + op.trains) for op in products) / MANY_SAMPLES
+        )
 
     def saved(self, modules: frozenset[Module]) -> Line:
         """Return the bytes that a micro-batch leaves behind when some modules run again."""
@@ -163,6 +183,7 @@ class Floors:
     _replicas: ReplicaFloors = field(init=False)
     _layers: dict[LayerKey, SweptLayer] = field(default_factory=dict, init=False)
     _families: dict[tuple[int, ...], Family] = field(default_factory=dict, init=False)
+    _least: dict[tuple[int, ...], float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         """Count the layers of every class."""
@@ -181,6 +202,32 @@ class Floors:
             }
             self._families[key] = Family(swept, self._counts)
         return self._families[key]
+
+    def least_ns_per_sample(self, mesh: Mesh) -> float:
+        """Return what one sample takes at least in all stages together.
+
+        However its experts are spread: their products run at the best rate of any, and nothing is sent to
+        them.
+        """
+        whole = replace(mesh, expert_parallel=1, expert_tensor_parallel=1)
+        key = cut_key(whole, 1)
+        if key not in self._least:
+            cut, members = self.model.cut(whole, 1), self.model.members
+            counted = [(count, members[number]) for number, count in self._counts.items()]
+            self._least[key] = sum(
+                count * self._least_of(self._swept(layer, cut, whole))
+                for count, layers in (*counted, (1, members["first"]), (1, members["last"]))
+                for layer in layers
+            )
+        return self._least[key]
+
+    def _least_of(self, layer: SweptLayer) -> float:
+        """Return the nanoseconds of both passes of a layer per sample, at the size where they are least."""
+        forward, backward = layer.without_experts().seconds(NONE, len(self.sizes))
+        pace = min(self.model.setting.framework.pace.products, 1.0)
+        routed = layer.routed_flops_per_sample() / self.model.kernels.best_flops_per_second() * pace
+        least = float(((forward + backward) / np.array(self.sizes)).min()) + routed
+        return least * (NANOSECONDS_PER_SECOND * (1 - ROUNDING)) - ROUNDING_NS
 
     def layer(self, layer: Layer, mesh: Mesh) -> SweptLayer:
         """Return one layer as a mesh cuts it."""

@@ -1,8 +1,8 @@
 """Best first over layouts: whatever has the lowest bound is looked at next, until bounds meet the best.
 
-Three kinds of nodes, each opened only when no cheaper one is left: a mesh (bound: the floors of its variants
-in batch, sharding and recomputation), a variant (bound: all its costs, any schedule), a layout (bound: its
-schedule's paths), which the master program solves.
+Nodes are opened only when no cheaper one is left: a family of meshes (bound: layers without experts), a mesh
+(bound: the floors of its variants in batch, sharding and recomputation), a variant (bound: all its costs, any
+schedule), a layout (bound: its schedule's paths), which the master program solves.
 """
 
 import gc
@@ -21,15 +21,15 @@ from planner.job import SolverLimits
 from planner.search.bounds import lower_bound_ns, rules_out, spread_bound_ns
 from planner.search.evening import evened
 from planner.search.master import Excluded, Solution, solve
-from planner.search.mesh_floors import MeshFloor, MeshFloors
-from planner.search.meshes import BatchedMesh, by_mesh, can_split_freely, schedules, space_size
+from planner.search.mesh_floors import FamilyNode, MeshFloor, MeshFloors
+from planner.search.meshes import by_mesh, can_split_freely, schedules, space_size
 from planner.search.point_master import solve_evenly
 from planner.search.ranking import layout_rank, scheme_rank
 from planner.search.solver import WorkLimits
 from planner.search.space import Space
 from planner.search.span_master import solve_in_order
 from planner.search.usual_split import play_usual_split
-from planner.strategy import Batch, Layout, Mesh
+from planner.strategy import Layout, Mesh
 from planner.units import Seconds
 
 
@@ -86,26 +86,31 @@ class SideSearch:
 
 
 PRICING_SHARE: Final = 0.5
-"""Share of the time limit in which all meshes are timed before the first is solved."""
+"""Share of the time limit in which meshes are timed before there is any plan."""
 
 ProgressReport = Callable[[SearchOutcome, int], None]
 """Called with the state so far and the number of open nodes."""
+
+
+@dataclass(kw_only=True, slots=True)
+class _Variant:
+    """A layout with its problem: of any schedule, or as a leaf with its own.
+
+    ``ways`` are its mesh with every way to split attention, while that is open.
+    """
+
+    layout: Layout
+    problem: PipelineProblem
+    ways: tuple[Mesh, ...] = ()
+    is_leaf: bool = False
+    tries: int = 0
 
 
 @dataclass(order=True, slots=True)
 class _Node:
     bound_ns: int
     number: int
-    mesh: Mesh = field(compare=False)
-    batch: Batch = field(compare=False)
-    layout: Layout | None = field(compare=False, default=None)
-    problem: PipelineProblem | None = field(compare=False, default=None)
-    is_leaf: bool = field(compare=False, default=False)
-    rest: MeshFloor | None = field(compare=False, default=None)
-    """The mesh's variants that are not open yet, this one among them."""
-    tries: int = field(compare=False, default=0)
-    ways: tuple[Mesh, ...] = field(compare=False, default=())
-    """The mesh with every way to split attention, while that is open."""
+    content: MeshFloor | _Variant = field(compare=False)
 
 
 class _Search:
@@ -124,48 +129,47 @@ class _Search:
         self.outcome = SearchOutcome(total=size.layouts, plans=size.plans)
         self._floors = MeshFloors(meshes, model)
         self._any_scheme = self._floors.any_scheme
-        self._unpriced = self._floors.families[::-1]
+        self._families = self._floors.families()[::-1]
 
     def run(self, report: ProgressReport | None) -> SearchOutcome:
-        while time.monotonic() <= self._deadline:
-            if self._unpriced and (self._may_price() or not self._has_work()):
-                self._price(self._unpriced.pop())
-            elif self._has_work():
-                if not self._unpriced:
-                    bound = max(self.outcome.lower_bound_ns, self._open[0].bound_ns)
-                    self.outcome.lower_bound_ns = bound
-                self._open_node(heapq.heappop(self._open))
+        while time.monotonic() <= self._deadline and self._has_work():
+            self.outcome.lower_bound_ns = max(self.outcome.lower_bound_ns, self._lowest_ns())
+            if self._prices_next():
+                for floor in self._floors.of(self._families.pop()):
+                    self._push_mesh(floor)
             else:
-                break
+                self._open_node(heapq.heappop(self._open))
             if report is not None:
-                report(self.outcome, len(self._open) + len(self._unpriced))
+                report(self.outcome, len(self._open) + len(self._families))
         self._conclude()
         self.outcome.solve_seconds = time.monotonic() - self._started
         return self.outcome
 
-    def _may_price(self) -> bool:
-        """Whether meshes may be timed before any is solved: in part of the time, lest there be no plan."""
-        spent = time.monotonic() - self._started
-        return spent <= PRICING_SHARE * self._limits.time_limit_seconds
+    def _lowest_ns(self) -> int:
+        """Return the lowest bound of all that is open."""
+        return min(_bounds(self._open[:1], self._families[-1:]))
 
-    def _price(self, family: Sequence[BatchedMesh]) -> None:
-        """Time meshes whose layers are cut alike, with each batch whose plans may fit the memory."""
-        for floor in self._floors.of(family):
-            self._push_mesh(floor)
+    def _prices_next(self) -> bool:
+        """Whether the meshes of a family are to be timed next: in part of the time, lest there be no plan."""
+        if not self._families or not self._open:
+            return bool(self._families)
+        spent = time.monotonic() - self._started
+        if self.outcome.best is None and spent > PRICING_SHARE * self._limits.time_limit_seconds:
+            return False
+        return self._families[-1].bound_ns <= self._open[0].bound_ns
 
     def _push_mesh(self, floor: MeshFloor) -> None:
         """Open a mesh's variant with the lowest bound before the others."""
         if floor.variants:
-            bound, batch, _ = floor.variants[-1]
-            self._push(_Node(bound, next(self._numbers), floor.mesh, batch, rest=floor))
+            self._push(floor.variants[-1][0], floor)
 
     def _has_work(self) -> bool:
-        """Whether a node is left to open; what was put off comes back when nothing else is."""
-        if self._open and not self._is_settled(self._open[0].bound_ns):
+        """Whether anything is left to open; what was put off comes back when nothing else is."""
+        if (self._open or self._families) and not self._is_settled(self._lowest_ns()):
             return True
         again, self._put_off = self._put_off, []
         for node in again:
-            self._push(node)
+            self._push(node.bound_ns, node.content)
         return bool(again) and self._has_work()
 
     def _is_settled(self, bound_ns: int) -> bool:
@@ -185,84 +189,73 @@ class _Search:
         if best is not None and can_split_freely(self._space.setting.framework):
             split = evened(best.problem, best.assignment, makespan_ns=best.makespan_ns)
             best = self.outcome.best = replace(best, assignment=split)
-        left = [*self._unproven_ns, *(node.bound_ns for node in (*self._open[:1], *self._put_off))]
+        left = [*self._unproven_ns, *_bounds(self._open[:1], self._put_off, self._families[-1:])]
         left = [bound for bound in left if best is None or bound < best.makespan_ns]
-        if self._unpriced:
-            # What was not even looked at leaves no bound but that of ideal work.
-            left.append(self._model.ideal_ns(self._space.num_devices))
         self.outcome.finished = not left or (best is not None and self._is_settled(min(left)))
         if best is not None:
             left.append(best.makespan_ns)
         self.outcome.lower_bound_ns = min(left, default=self.outcome.lower_bound_ns)
 
-    def _push(self, node: _Node) -> None:
-        if not self._is_settled(node.bound_ns):
-            heapq.heappush(self._open, node)
+    def _push(self, bound_ns: int, content: MeshFloor | _Variant) -> None:
+        if not self._is_settled(bound_ns):
+            heapq.heappush(self._open, _Node(bound_ns, next(self._numbers), content))
 
     def _open_node(self, node: _Node) -> None:
-        if node.is_leaf:
-            self._solve(node)
-            return
-        if node.rest is not None:
-            _, batch, choice = node.rest.variants.pop()
-            self._open_variant(node, choice.on(node.mesh, batch), ways=node.rest.ways)
-            self._push_mesh(node.rest)
-            return
-        if node.ways:
-            self._split(node)
-            return
-        for child in self._layouts(node):
-            self._push(child)
+        match node.content:
+            case MeshFloor() as floor:
+                _, batch, choice = floor.variants.pop()
+                self._open_variant(node.bound_ns, choice.on(floor.mesh, batch), ways=floor.ways)
+                self._push_mesh(floor)
+            case _Variant(is_leaf=True) as leaf:
+                self._solve(node, leaf)
+            case _Variant() as variant if variant.ways:
+                self._split(node.bound_ns, variant)
+            case _Variant() as variant:
+                self._open_schedules(node.bound_ns, variant)
 
-    def _open_variant(self, node: _Node, layout: Layout, *, ways: tuple[Mesh, ...] = ()) -> None:
+    def _open_variant(self, least_ns: int, layout: Layout, *, ways: tuple[Mesh, ...] = ()) -> None:
         """Open a layout without a schedule, how attention is split being open among some ways."""
         problem = self._model.problem(layout)
         if ways:
-            problem = self._any_scheme.problem(problem, ways, node.batch.micro_batch_size)
+            problem = self._any_scheme.problem(problem, ways, layout.batch.micro_batch_size)
         bound = spread_bound_ns(problem)
         if bound is not None:
-            bound = max(bound, node.bound_ns)
-            number = next(self._numbers)
-            self._push(_Node(bound, number, layout.mesh, node.batch, layout, problem, ways=ways))
+            self._push(max(bound, least_ns), _Variant(layout=layout, problem=problem, ways=ways))
 
-    def _split(self, node: _Node) -> None:
+    def _split(self, least_ns: int, variant: _Variant) -> None:
         """Open a layout with every way to split attention that may win."""
-        assert node.layout is not None
-        ways = sorted(node.ways, key=scheme_rank)
-        for mesh in self._any_scheme.undominated(ways, node.batch.micro_batch_size):
-            self._open_variant(node, replace(node.layout, mesh=mesh))
+        ways = sorted(variant.ways, key=scheme_rank)
+        for mesh in self._any_scheme.undominated(ways, variant.layout.batch.micro_batch_size):
+            self._open_variant(least_ns, replace(variant.layout, mesh=mesh))
 
-    def _layouts(self, node: _Node) -> Iterator[_Node]:
-        assert node.layout is not None
-        assert node.problem is not None
-        for schedule in schedules(self._space, node.mesh, node.batch):
-            layout = replace(node.layout, schedule=schedule)
+    def _open_schedules(self, least_ns: int, variant: _Variant) -> None:
+        mesh, batch = variant.layout.mesh, variant.layout.batch
+        for schedule in schedules(self._space, mesh, batch):
+            layout = replace(variant.layout, schedule=schedule)
             problem = replace(
-                node.problem,
+                variant.problem,
                 shape=pipeline_shape(layout),
                 transfer_blocks=self._space.setting.framework.transfer_blocks(schedule.name),
             )
             bound = lower_bound_ns(problem)
             if bound is not None:
-                bound = max(bound, node.bound_ns)
-                yield _Node(bound, next(self._numbers), node.mesh, node.batch, layout, problem, is_leaf=True)
+                leaf = _Variant(layout=layout, problem=problem, is_leaf=True)
+                self._push(max(bound, least_ns), leaf)
 
-    def _solve(self, node: _Node) -> None:
-        assert node.layout is not None
-        assert node.problem is not None
-        cutoff = self._cutoff_ns(node.layout)
-        if cutoff is not None and rules_out(node.problem, cutoff):
+    def _solve(self, node: _Node, leaf: _Variant) -> None:
+        cutoff = self._cutoff_ns(leaf.layout)
+        if cutoff is not None and rules_out(leaf.problem, cutoff):
             return
         limits = WorkLimits(
-            deterministic_seconds=WORK_LEVELS[node.tries],
+            deterministic_seconds=WORK_LEVELS[leaf.tries],
             wall_clock_seconds=max(self._deadline - time.monotonic(), 0.0),
         )
-        solved = self._solved(node.layout, node.problem, cutoff, limits)
-        self.outcome.solved += node.tries == 0
+        solved = self._solved(leaf.layout, leaf.problem, cutoff, limits)
+        self.outcome.solved += leaf.tries == 0
         if isinstance(solved, Solution):
-            self._keep(node.layout, node.problem, solved)
+            self._keep(leaf.layout, leaf.problem, solved)
         if solved.lower_bound_ns is not None:
-            self._put_off_unless_settled(node, solved.lower_bound_ns)
+            self._put_off_unless_settled(node, leaf, solved.lower_bound_ns)
 
     def _solved(
         self, layout: Layout, problem: PipelineProblem, cutoff_ns: int | None, limits: WorkLimits
@@ -280,14 +273,14 @@ class _Search:
         wins_ties = layout_rank(layout) < layout_rank(best.layout)
         return best.makespan_ns if wins_ties else best.makespan_ns - 1
 
-    def _put_off_unless_settled(self, node: _Node, bound_ns: int) -> None:
+    def _put_off_unless_settled(self, node: _Node, leaf: _Variant, bound_ns: int) -> None:
         """Keep a layout for another try where its bound leaves room below the best."""
         best = self.outcome.best
         if best is not None and bound_ns >= best.makespan_ns:
             return
         node.bound_ns = max(node.bound_ns, bound_ns)
-        node.tries += 1
-        if node.tries < self._side.most_tries:
+        leaf.tries += 1
+        if leaf.tries < self._side.most_tries:
             self._put_off.append(node)
         else:
             self._unproven_ns.append(node.bound_ns)
@@ -304,6 +297,10 @@ class _Search:
             self.outcome.best, candidate = candidate, best or candidate
         if candidate is not self.outcome.best:
             self.outcome.runners_up.append(candidate)
+
+
+def _bounds(*nodes: Sequence[_Node] | Sequence[FamilyNode]) -> list[int]:
+    return [node.bound_ns for some in nodes for node in some]
 
 
 def _solver(problem: PipelineProblem) -> "_Solver":

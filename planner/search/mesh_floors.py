@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.cluster import NodeGroup
 from planner.cost.any_scheme import AnyScheme
 from planner.cost.floors import Floors
 from planner.cost.ground import cut_key
@@ -20,6 +19,14 @@ from planner.search.meshes import BatchedMesh, Choice
 from planner.strategy import Batch, Mesh
 
 Whole = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyNode:
+    """Meshes whose layers are cut alike, and a step time that no plan on any of them undercuts."""
+
+    bound_ns: int
+    family: Sequence[BatchedMesh]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,15 +67,26 @@ class MeshFloors:
         self.any_scheme = AnyScheme(model=model)
         self._schemes = SchemeFloors(bounds=self.any_scheme, costs=self._floors.costs)
         self.memory = LeastMemory(model=model, floors=self._floors)
-        families: dict[tuple[int, ...], list[BatchedMesh]] = {}
-        for batched in meshes:
-            families.setdefault(cut_key(batched.mesh, 1), []).append(batched)
-        self.families = sorted(families.values(), key=lambda family: _reach(family[0].mesh, model.group))
-        """Families of meshes, those whose exchanges inside layers reach least far first."""
+        self._meshes = meshes
 
-    def of(self, family: Sequence[BatchedMesh]) -> Iterator[MeshFloor]:
+    def families(self) -> list[FamilyNode]:
+        """Return the meshes of a space by families, those with the lowest bounds first."""
+        families: dict[tuple[int, ...], list[BatchedMesh]] = {}
+        for batched in self._meshes:
+            families.setdefault(cut_key(batched.mesh, 1), []).append(batched)
+        found = [FamilyNode(self._least_ns(family), family) for family in families.values()]
+        return sorted(found, key=lambda node: node.bound_ns)
+
+    def _least_ns(self, family: Sequence[BatchedMesh]) -> int:
+        """Return a step time that no plan on the meshes of a family undercuts."""
+        shares = max(batched.mesh.data_parallel * batched.mesh.pipeline_parallel for batched in family)
+        samples = self._floors.model.setting.job.global_batch_size
+        ways = self._schemes.left(family[0].ways, len(self._sizes))
+        return int(min(map(self._floors.least_ns_per_sample, ways)) * samples / shares)
+
+    def of(self, node: FamilyNode) -> Iterator[MeshFloor]:
         """Yield the floors of a family's meshes, of those alone that may fit the memory."""
-        held = [self._held(batched) for batched in family]
+        held = [self._held(batched) for batched in node.family]
         largest = max((fits.largest for fits in held), default=0)
         count = int(np.searchsorted(self._sizes, largest, side="right"))
         for fits in held:
@@ -105,9 +123,3 @@ class MeshFloors:
                 found += [(int(step), batches[place], choice) for step, place in pairs]
         found.sort(key=lambda variant: variant[0], reverse=True)
         return MeshFloor(mesh=ways[0], ways=ways if len(ways) > 1 else (), variants=found)
-
-
-def _reach(mesh: Mesh, group: NodeGroup) -> tuple[bool, int]:
-    """Return how far a mesh's exchanges inside layers reach."""
-    inside = max(mesh.tensor_parallel * mesh.context_parallel, mesh.expert_parallel)
-    return inside > group.devices_per_node, inside

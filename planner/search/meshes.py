@@ -171,7 +171,7 @@ class Choices:
 
     def on(self, mesh: Mesh, batch: Batch) -> tuple[Choice, ...]:
         """Return the choices of a mesh with a batch."""
-        key: object = (mesh.replicas, mesh.pipeline_parallel > 1)
+        key: object = (mesh.replicas, mesh.expert_replicas == 1, mesh.pipeline_parallel > 1)
         if Part.BATCH in self._read:
             key = (mesh, batch)
         elif Part.MESH in self._read:

@@ -15,7 +15,7 @@ from planner.search.bounds import spread_bound_ns
 from planner.search.master import Solution, solve
 from planner.search.meshes import by_mesh, variants
 from planner.search.space import Space, search_space
-from planner.strategy import Mesh
+from planner.strategy import Batch, Mesh
 from planner.workload.recomputation import saved_bytes
 from tests.unit.planner.settings import request_of, setting
 
@@ -116,3 +116,19 @@ def test_no_plan_of_a_mesh_beats_its_floor(model: str, num_layers: int, framewor
     assert len(found) > 50
     assert all(floor <= step_ns for floor, step_ns in found)
     assert max(floor / step_ns for floor, step_ns in found) > 0.9
+
+
+@pytest.mark.parametrize("model", ["mixtral-8x7b", "qwen1.5-moe-a2.7b", "deepseek-v2-lite", "llama-3-8b"])
+def test_a_sample_takes_no_less_than_is_said_before_experts_are_spread(model: str) -> None:
+    costs = cost_model(model)
+    space = search_space(costs.setting, Constraints())
+    floors = Floors(model=costs, sizes=SIZES)
+    told = []
+    for mesh in {batched.mesh for batched in by_mesh(space)}:
+        sharding = next(iter(variants(space, mesh, Batch(micro_batch_size=1, num_micro_batches=1)))).sharding
+        passes = np.full(len(SIZES), mesh.pipeline_parallel)
+        steps = floors.step_ns(
+            mesh, sharding, (NO_RECOMPUTE,), np.arange(len(SIZES)), passes, count=len(SIZES)
+        )
+        told.append(floors.least_ns_per_sample(mesh) / float((steps / SIZES).min()))
+    assert 0.3 < max(told) <= 1
