@@ -1,8 +1,9 @@
 """Kernel times of one device: matrix products, attention, memory-bound passes, the optimizer."""
 
+from collections import deque
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from planner.cluster import Device
@@ -24,6 +25,9 @@ from planner.workload.operators import AttentionCore, MatrixProduct, MemoryPass,
 
 GRADIENT_ERROR: Final = 0.04
 """Relative error, one standard deviation, that a gradient adds to the forward product of its shape."""
+
+MOST_OPEN: Final = 8
+"""Devices, with their measurements in one precision, that stay open: a million rows take seconds to read."""
 
 
 class KernelCosts:
@@ -60,6 +64,17 @@ class KernelCosts:
         )
         self._attention = attention_times(device, profiles, wide, product_rate=rate)
         self._answers: dict[tuple[MatrixProduct | AttentionCore | MemoryPass, Phase], Estimate] = {}
+
+    @classmethod
+    def opened(cls, device: Device, profiles: Sequence[Profile], precision: Precision) -> "KernelCosts":
+        """Return new kernels, or as good as new: the last ones opened are kept, and nothing is read again."""
+        digests = tuple(profile.digest for profile in profiles)
+        for one in tuple(_OPENED):
+            if (one.device, one.digests, one.precision) == (device, digests, precision):
+                return one.kernels.corrected(one.kernels.corrections)
+        kernels = cls(device, profiles, precision)
+        _OPENED.append(_Opened(device=device, digests=digests, precision=precision, kernels=kernels))
+        return kernels.corrected(kernels.corrections)
 
     def corrected(self, corrections: Corrections) -> "KernelCosts":
         """Return the same measurements under other corrections."""
@@ -175,6 +190,19 @@ class KernelCosts:
             provenance=self._batched.provenance,
             relative_error=self._batched.relative_error,
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Opened:
+    """Kernels, and what they were opened for; profiles are told by their digests."""
+
+    device: Device
+    digests: tuple[str, ...]
+    precision: Precision
+    kernels: KernelCosts
+
+
+_OPENED: Final[deque[_Opened]] = deque(maxlen=MOST_OPEN)
 
 
 def phase_shape(op: MatrixProduct, phase: Phase) -> Shape:

@@ -1,5 +1,6 @@
 """The largest value among all points that are no larger along any axis, for very many points."""
 
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -8,6 +9,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 
+MOST_NODES_PER_POINT: Final = 8
+"""A grid of no more nodes per point is looked at as one."""
 MOST_COMPARED: Final = 2**16
 """Pairs of points that are compared one by one: below that taking the problem apart costs more."""
 
@@ -15,15 +18,28 @@ MOST_COMPARED: Final = 2**16
 def largest_below(points: Floats, values: Floats) -> Floats:
     """Return for each point [points, dims] the largest value of all points <= it along every axis.
 
-    Points count as their own. Divide and conquer: points are parted by the last axis in two halves; those
-    of the lower half are below those of the upper one along it, which leaves a problem of one axis less
-    (Bentley, 1980). Takes n log(n)^(dims - 1) steps and memory in proportion to n.
+    Points count as their own. Where they fill a grid, running maxima along its axes tell. Else divide and
+    conquer: points are parted by the last axis in two halves; those of the lower half are below those of
+    the upper one along it, which leaves a problem of one axis less (Bentley, 1980). Takes
+    n log(n)^(dims - 1) steps and memory in proportion to n.
     """
     found = np.full(len(values), -np.inf)
     if len(values):
+        places = [np.unique(column, return_inverse=True) for column in points.T]
+        lengths = [len(sizes) for sizes, _ in places]
+        if prod(lengths) <= MOST_NODES_PER_POINT * len(values):
+            return _on_grid(tuple(inverse.reshape(-1) for _, inverse in places), lengths, values)
         everything = np.arange(len(values))
         _raise(points, values, everything, everything, points.shape[1], found)
     return found
+
+
+def _on_grid(nodes: tuple[Index, ...], lengths: list[int], values: Floats) -> Floats:
+    table = np.full(lengths, -np.inf)
+    np.maximum.at(table, nodes, values)
+    for axis in range(len(lengths)):
+        np.maximum.accumulate(table, axis=axis, out=table)
+    return np.asarray(table[nodes], dtype=np.float64)
 
 
 def _raise(points: Floats, values: Floats, below: Index, above: Index, dims: int, found: Floats) -> None:
@@ -75,6 +91,6 @@ def _raise_by_halves(
 def _middle(low: Floats, high: Floats) -> float:
     """Return a value that parts both together: some lie at or below it, some above."""
     both = np.concatenate((low, high))
-    middle = float(np.median(both))
+    middle = float(np.partition(both, len(both) // 2)[len(both) // 2])
     largest = float(both.max())
     return middle if middle < largest else float(both[both < largest].max())

@@ -92,7 +92,7 @@ class CostModel:
         self.facts = MachineFacts.of(self.group.device, self.profiles)
         like = self.like
         self.kernels: KernelCosts = (
-            like.kernels if like else KernelCosts(self.group.device, self.profiles, job.precision)
+            like.kernels if like else KernelCosts.opened(self.group.device, self.profiles, job.precision)
         )
         self.collectives: CollectiveCosts = (
             like.collectives if like else CollectiveCosts(self.group, self.profiles)
@@ -514,7 +514,7 @@ class CostModel:
         precision = attention_precision(job.precision)
         products = self.kernels
         if job.optimizer.newton_schulz_steps and precision is not job.precision:
-            wide = KernelCosts(self.group.device, self.profiles, precision)
+            wide = KernelCosts.opened(self.group.device, self.profiles, precision)
             products = wide.corrected(self.corrections)
         base = job.trainable.base_format
         return StateCosts(

@@ -98,11 +98,15 @@ def grid(stack: Stack, roofline: Roofline) -> Grid | None:
 def standing_rows(one: Grid, surface: Surface) -> Stack:
     """Return the rows of a grid that the surface passes through, but for a twentieth."""
     axes = [np.exp(axis) for axis in surface.log_axes]
-    nodes = tuple(
-        np.abs(axis[:, None] - column).argmin(axis=0)
-        for axis, column in zip(axes, one.rows.shapes.T, strict=True)
-    )
+    nodes = tuple(_nearest(axis, column) for axis, column in zip(axes, one.rows.shapes.T, strict=True))
     return one.rows.where(np.abs(surface.log_seconds[nodes] - np.log(one.rows.seconds)) < STANDS)
+
+
+def _nearest(axis: Floats, sizes: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Return the place on an ascending axis that is nearest to each size, the lower of two as near."""
+    above = np.clip(axis.searchsorted(sizes), 1, len(axis) - 1)
+    is_below = sizes - axis[above - 1] <= axis[above] - sizes
+    return np.asarray(above - is_below, dtype=np.intp)
 
 
 def _nodes(ladders: Sequence[Floats], rows: Stack) -> tuple[NDArray[np.intp], ...]:

@@ -493,3 +493,14 @@ def test_the_head_runs_in_sixteen_bits_where_other_products_run_in_eight(phase: 
     eight, sixteen = costs("H100-SXM5-80GB", Precision.FP8), costs("H100-SXM5-80GB", Precision.BF16)
     assert eight.matrix_product(head, phase=phase) == sixteen.matrix_product(inner, phase=phase)
     assert eight.matrix_product(head, phase=phase).seconds > eight.matrix_product(inner, phase=phase).seconds
+
+
+def test_kernels_are_opened_once_and_answer_as_new_ones() -> None:
+    device, op = bench_device(), product(512, 256, 128)
+    new = KernelCosts(device, [bench_profile()], Precision.FP32)
+    first, again = (KernelCosts.opened(device, [bench_profile()], Precision.FP32) for _ in range(2))
+    for opened in (first, again):
+        assert opened.matrix_product(op, phase=Phase.FORWARD) == new.matrix_product(op, phase=Phase.FORWARD)
+    slower = replace(bench_profile(), kernels=(), name="empty")
+    other = KernelCosts.opened(device, [slower], Precision.FP32)
+    assert other.matrix_product(op, phase=Phase.FORWARD) != new.matrix_product(op, phase=Phase.FORWARD)
