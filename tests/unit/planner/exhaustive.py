@@ -37,8 +37,11 @@ from planner.strategy import (
 )
 from tests.unit.planner.search.enumeration import every_assignment
 
-SEARCHED: Final = "searched"
-"""How a certificate's words on a dimension begin where it is open."""
+OPEN: Final = ("searched", "fixed by framework")
+"""How a certificate's words on a dimension begin where every value is tried.
+
+What a framework fixes its rules leave one legal value.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +66,7 @@ class Open:
         """Return the values that a word takes."""
         if word in self.fixed:
             return [self.fixed[word]]
-        if not self.words.get(word, "").startswith(SEARCHED):
+        if not self.words.get(word, "").startswith(OPEN):
             return [default]
         if word not in self.bounds:
             return every
@@ -92,6 +95,15 @@ def best_of_every_plan(request: PlanRequest) -> Tried:
             taken = _taken_ns(problem, assignment, best.makespan_ns)
             if taken is not None:
                 best = Tried(makespan_ns=taken, layout=layout, assignment=assignment)
+    return best
+
+
+def best_of_layout(setting: Setting, layout: Layout, problem: PipelineProblem) -> int | None:
+    """Return the least step time of a layout, None where nothing fits."""
+    best: int | None = None
+    for assignment in every_way(setting, layout, problem):
+        taken = _taken_ns(problem, assignment, best)
+        best = best if taken is None else taken
     return best
 
 
@@ -161,7 +173,7 @@ def _meshes(asked: Open) -> Iterator[Mesh]:
 
 def _may_leave_devices(asked: Open) -> bool:
     """Whether a plan may use fewer devices than there are."""
-    return asked.words.get("num_devices", "").startswith(SEARCHED)
+    return asked.words.get("num_devices", "").startswith(OPEN)
 
 
 def _meshes_of_degrees(asked: Open, mesh: Mesh) -> Iterator[Mesh]:
@@ -238,7 +250,7 @@ def _shardings(asked: Open, mesh: Mesh) -> Iterator[Sharding]:
     for stage in asked.values("zero_stage", list(ZeroStage), default=ZeroStage.NONE):
         usual = zero_sharding(ZeroStage(stage), replicas=replicas, framework=framework)  # type: ignore[arg-type]  # a number
         yield usual
-        if asked.words.get("shard_group", "").startswith(SEARCHED):
+        if asked.words.get("shard_group", "").startswith(OPEN):
             yield from _in_parts(usual, replicas)
 
 
