@@ -198,7 +198,7 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
         "bigscience",
         BIGSCIENCE,
         products=1.1,
-        tensor_parallel=3.0,
+        tensor_parallel=2.2,
         data_parallel=2.5,
         spread=0.8,
     ),

@@ -11,6 +11,7 @@ from planner.cost.geometry import stages_of_nodes
 from planner.cost.layer import model_flops
 from planner.cost.layout_costs import LayoutCosts, PartCost
 from planner.cost.memory import StateBytes
+from planner.cost.mesh_links import further_nodes
 from planner.cost.model import CostModel
 from planner.cost.pipeline import Assignment, PipelineProblem, moment_bytes
 from planner.cost.placed_layout import PlacedLayout, place
@@ -42,6 +43,7 @@ STANDARD_DEVIATIONS: Final = 1.2816
 """Half width of an 80 % interval of a normal distribution."""
 STEADY_DEVICES: Final = 64
 """Up to how many devices no sends were seen to stall where replicas share states; else up to a node's."""
+MOST_NEIGHBOURS: Final = 2
 MODEL_ERROR: Final = 0.04
 """Relative error of a step that no operator accounts for (stragglers, loader, what overlaps how)."""
 
@@ -261,10 +263,12 @@ def _stalled_seconds(plan: PlayedPlan, stage: int) -> Seconds:
     devices = plan.layout.mesh.world_size
     is_whole = plan.layout.sharding.zero_stage is ZeroStage.NONE
     is_steady = devices <= (plan.group(stage).devices_per_node if is_whole else STEADY_DEVICES)
-    if not stalled or shape.num_stages == 1 or is_steady:
+    crosses = further_nodes(plan.group(stage), plan.layout.mesh) > 0
+    if not stalled or is_steady:
         return 0.0
-    neighbours = min(shape.num_stages - 1, 2)
-    # Each micro-batch comes from a neighbour and goes back to it.
+    # Each micro-batch comes from a neighbour and goes back to it; the ranks of a tensor-parallel group that
+    # reaches over nodes wait for each other as long.
+    neighbours = MOST_NEIGHBOURS if crosses else min(shape.num_stages - 1, MOST_NEIGHBOURS)
     return stalled * 2 * neighbours * shape.num_micro_batches * len(shape.chunks_of(stage))
 
 

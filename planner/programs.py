@@ -30,9 +30,12 @@ PROGRAMS: Final[Mapping[str, Framework]] = {
     # The recipes of NeMo before Megatron Bridge: experts' traffic waits for nothing and hides behind nothing.
     "nemo": replace(MEGATRON_BRIDGE, pace=pace_of("nemo")),
     "nemo-24": replace(MEGATRON_BRIDGE, pace=pace_of("nemo-24")),
-    # BigScience's fork trained with CUDA_LAUNCH_BLOCKING=1 (chronicles of tr11-176B).
+    # BigScience's fork trained with CUDA_LAUNCH_BLOCKING=1 (chronicles of tr11-176B): a kernel runs alone.
     "bigscience": replace(
-        MEGATRON_DEEPSPEED, pace=pace_of("bigscience"), footprint=footprint_of("bigscience")
+        MEGATRON_DEEPSPEED,
+        hides_tensor_parallel_backward=False,
+        pace=pace_of("bigscience"),
+        footprint=footprint_of("bigscience"),
     ),
     # Sailor's fork on Grace hosts, without Megatron's compiled softmax.
     "sailor": replace(MEGATRON_DEEPSPEED, pace=pace_of("sailor")),
