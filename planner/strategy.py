@@ -19,12 +19,12 @@ class ScheduleName(StrEnum):
     @property
     def splits_backward(self) -> bool:
         """Whether gradients of weights are passes of their own, apart from those of inputs."""
-        return self in {ScheduleName.ZB_H1, ScheduleName.ZB_V, ScheduleName.DUALPIPE_V}
+        return self in _SPLIT
 
     @property
     def folds(self) -> bool:
         """Whether chunks go down the stages and back up: stage i of p holds chunks i and 2 p - 1 - i."""
-        return self in {ScheduleName.ZB_V, ScheduleName.DUALPIPE_V}
+        return self in _FOLDED
 
     @property
     def fewest_chunks(self) -> int:
@@ -42,6 +42,10 @@ class ScheduleName(StrEnum):
     def runs(self, virtual_stages: int) -> bool:
         """Whether it runs so many chunks per stage."""
         return self.fewest_chunks <= virtual_stages <= (self.most_chunks or virtual_stages)
+
+
+_FOLDED = frozenset({ScheduleName.ZB_V, ScheduleName.DUALPIPE_V})
+_SPLIT = _FOLDED | {ScheduleName.ZB_H1}
 
 
 class ZeroStage(IntEnum):

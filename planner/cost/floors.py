@@ -273,5 +273,7 @@ class Floors:
         passes = micro_batches * layers
         weight = np.maximum((passes - updates * (stages - 1)) / (passes + updates), 0.0)
         others = stages - 1 + weight
-        fixed = micro_batches * (weight * first + last + others * between)
+        # Where chunks are folded the last one is on the first stage as well.
+        folds = any(name.folds for name in model.setting.framework.schedules)
+        fixed = micro_batches * (weight * first + (weight if folds else 1) * last + others * between)
         return np.asarray(np.floor((passes + fixed + fill) / others))

@@ -73,6 +73,11 @@ class PartCost:
         """Return the backward pass, or what both of its parts take where they are passes of their own."""
         return self.backward + self.split.more if is_split else self.backward
 
+    def backward_ns(self, *, is_split: bool) -> int:
+        """Return the backward pass as the search sees it: split, it never takes less than whole."""
+        whole = self.backward.nanoseconds
+        return max(self.backward_pass(is_split=True).nanoseconds, whole) if is_split else whole
+
     def weight_ns(self, *, is_split: bool) -> int:
         """Return the part of the backward pass that makes gradients of weights, where it is split."""
         return round(self.split.weight_seconds * NANOSECONDS_PER_SECOND) if is_split else 0
@@ -155,7 +160,7 @@ def _option(way: LayerWay, part: PartCost, costs: LayoutCosts) -> LayerOption:
         activations=way.activations,
         host_saved_bytes=ceil(part.host_saved_bytes),
         forward_ns=part.forward.nanoseconds,
-        backward_ns=part.backward_pass(is_split=costs.is_split).nanoseconds,
+        backward_ns=part.backward_ns(is_split=costs.is_split),
         saved_bytes=costs.reserved(part.saved_bytes),
         working_bytes=costs.reserved(part.working_bytes),
         weight_ns=part.weight_ns(is_split=costs.is_split),
@@ -167,7 +172,7 @@ def fixed_part(part: PartCost, costs: LayoutCosts) -> FixedPart:
     """Return an end of the chain."""
     return FixedPart(
         forward_ns=part.forward.nanoseconds,
-        backward_ns=part.backward_pass(is_split=costs.is_split).nanoseconds,
+        backward_ns=part.backward_ns(is_split=costs.is_split),
         saved_bytes=costs.reserved(part.saved_bytes),
         working_bytes=costs.reserved(part.working_bytes),
         weight_ns=part.weight_ns(is_split=costs.is_split),

@@ -32,6 +32,11 @@ class LayerOption:
     weight_ns: int = 0
     held_bytes: int = 0
 
+    @property
+    def inputs_ns(self) -> int:
+        """The part of the backward pass that makes gradients of inputs."""
+        return self.backward_ns - self.weight_ns
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerClass:
@@ -219,6 +224,10 @@ def costs_of_chunk(problem: PipelineProblem, chunk: int, counts: Sequence[int]) 
     part = problem.fixed_part(chunk)
     ways = [(layers, option) for layers in problem.classes for option in layers.options]
     used = [(count, layers, option) for count, (layers, option) in zip(counts, ways, strict=True) if count]
+    weight_ns = held_bytes = 0
+    if problem.shape.schedule.splits_backward:
+        weight_ns = part.weight_ns + sum(count * option.weight_ns for count, _, option in used)
+        held_bytes = part.held_bytes + sum(count * option.held_bytes for count, _, option in used)
     return ChunkCosts(
         forward_ns=part.forward_ns + sum(count * option.forward_ns for count, _, option in used),
         backward_ns=part.backward_ns + sum(count * option.backward_ns for count, _, option in used),
@@ -228,8 +237,8 @@ def costs_of_chunk(problem: PipelineProblem, chunk: int, counts: Sequence[int]) 
         optimizer_ns=part.optimizer_ns + sum(count * layers.optimizer_ns for count, layers, _ in used),
         gather_ns=part.gather_ns + sum(count * layers.gather_ns for count, layers, _ in used),
         reduce_ns=part.reduce_ns + sum(count * layers.reduce_ns for count, layers, _ in used),
-        weight_ns=part.weight_ns + sum(count * option.weight_ns for count, _, option in used),
-        held_bytes=part.held_bytes + sum(count * option.held_bytes for count, _, option in used),
+        weight_ns=weight_ns,
+        held_bytes=held_bytes,
     )
 
 

@@ -13,6 +13,7 @@ after the other, each beside its chunk's last backward pass; the end.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from planner.cost.pipeline import ChunkCosts, PipelineProblem
 from planner.cost.schedules import (
@@ -124,13 +125,14 @@ def flight_ns(problem: PipelineProblem, chunk: int, *, kind: int) -> int:
     return transfer_after_ns(problem, chunk, backward=kind != FORWARD)
 
 
-def lanes(shape: PipelineShape) -> list[tuple[int, int]]:
+@lru_cache(maxsize=256)
+def lanes(shape: PipelineShape) -> tuple[tuple[int, int], ...]:
     """Return the chunk and the kind of every lane, in order."""
     chunks = range(shape.num_chunks)
     found = [(chunk, kind) for chunk in chunks for kind in (FORWARD, BACKWARD)]
     if shape.schedule.splits_backward:
         found += [(chunk, kind) for chunk in chunks for kind in (INPUT, WEIGHT)]
-    return found
+    return tuple(found)
 
 
 def gather_floor_ns(problem: PipelineProblem, cost: ChunkCosts, gather_end_ns: int) -> int:

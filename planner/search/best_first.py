@@ -18,18 +18,18 @@ from planner.cost.ground import pipeline_shape
 from planner.cost.model import CostModel
 from planner.cost.pipeline import Assignment, PipelineProblem
 from planner.job import SolverLimits
-from planner.search.bounds import lower_bound_ns, rules_out, spread_bound_ns
+from planner.search.bounds import apart_bound_ns, lower_bound_ns, rules_out, spread_bound_ns
 from planner.search.evening import evened
 from planner.search.master import Excluded, Solution, solve
 from planner.search.mesh_floors import FamilyNode, MeshFloor, MeshFloors
-from planner.search.meshes import by_mesh, can_split_freely, schedules, space_size
+from planner.search.meshes import by_mesh, can_split_freely, scheduled, schedules, space_size
 from planner.search.point_master import solve_evenly
 from planner.search.ranking import layout_rank, scheme_rank
 from planner.search.solver import WorkLimits
-from planner.search.space import Space
+from planner.search.space import WHOLE, Space
 from planner.search.span_master import solve_in_order
 from planner.search.usual_split import play_usual_split
-from planner.strategy import Layout, Mesh
+from planner.strategy import Batch, Layout, Mesh, Schedule, ScheduleName
 from planner.units import Seconds
 
 
@@ -96,12 +96,14 @@ ProgressReport = Callable[[SearchOutcome, int], None]
 class _Variant:
     """A layout with its problem: of any schedule, or as a leaf with its own.
 
-    ``ways`` are its mesh with every way to split attention, while that is open.
+    ``ways`` are its mesh with every way to split attention, while that is open. ``apart`` tells the schedules
+    that make gradients of weights apart from all others.
     """
 
     layout: Layout
     problem: PipelineProblem
     ways: tuple[Mesh, ...] = ()
+    apart: bool = False
     is_leaf: bool = False
     tries: int = 0
 
@@ -130,6 +132,7 @@ class _Search:
         self._floors = MeshFloors(meshes, model)
         self._any_scheme = self._floors.any_scheme
         self._families = self._floors.families()[::-1]
+        self._has_apart: dict[tuple[int, int], bool] = {}
 
     def run(self, report: ProgressReport | None) -> SearchOutcome:
         while time.monotonic() <= self._deadline and self._has_work():
@@ -204,7 +207,10 @@ class _Search:
         match node.content:
             case MeshFloor() as floor:
                 _, batch, choice = floor.variants.pop()
-                self._open_variant(node.bound_ns, choice.on(floor.mesh, batch), ways=floor.ways)
+                layout = choice.on(floor.mesh, batch)
+                self._open_variant(node.bound_ns, layout, ways=floor.ways)
+                if self._runs_apart(floor.mesh, batch):
+                    self._open_apart(node.bound_ns, layout, ways=floor.ways)
                 self._push_mesh(floor)
             case _Variant(is_leaf=True) as leaf:
                 self._solve(node, leaf)
@@ -222,21 +228,52 @@ class _Search:
         if bound is not None:
             self._push(max(bound, least_ns), _Variant(layout=layout, problem=problem, ways=ways))
 
+    def _runs_apart(self, mesh: Mesh, batch: Batch) -> bool:
+        """Whether some schedule of a mesh and batch makes gradients of weights apart."""
+        if mesh.pipeline_parallel == 1 or not self._space.setting.framework.splits_backward:
+            return False
+        key = (mesh.pipeline_parallel, batch.num_micro_batches)
+        if key not in self._has_apart:
+            found = schedules(self._space, mesh, batch)
+            self._has_apart[key] = any(schedule.name.splits_backward for schedule in found)
+        return self._has_apart[key]
+
+    def _open_apart(self, least_ns: int, layout: Layout, *, ways: tuple[Mesh, ...] = ()) -> None:
+        """Open a layout for the schedules that make gradients of weights apart, with the modes they allow.
+
+        Priced with both ends of the chain on one stage, which costs least, and one chunk per stage.
+        """
+        plain = scheduled(self._space, layout, Schedule(name=ScheduleName.ZB_H1))
+        if plain is None:
+            return
+        folded = replace(plain, schedule=Schedule(name=ScheduleName.ZB_V, virtual_stages=2))
+        problem = replace(self._model.problem(folded), shape=pipeline_shape(plain))
+        if ways:
+            problem = self._any_scheme.problem(problem, ways, layout.batch.micro_batch_size)
+        variant = _Variant(layout=plain, problem=problem, ways=ways, apart=True)
+        self._push(max(apart_bound_ns(problem), least_ns), variant)
+
     def _split(self, least_ns: int, variant: _Variant) -> None:
         """Open a layout with every way to split attention that may win."""
         ways = sorted(variant.ways, key=scheme_rank)
         for mesh in self._any_scheme.undominated(ways, variant.layout.batch.micro_batch_size):
-            self._open_variant(least_ns, replace(variant.layout, mesh=mesh))
+            opened = self._open_apart if variant.apart else self._open_variant
+            opened(least_ns, replace(variant.layout, mesh=mesh))
 
     def _open_schedules(self, least_ns: int, variant: _Variant) -> None:
-        mesh, batch = variant.layout.mesh, variant.layout.batch
+        mesh, batch, framework = variant.layout.mesh, variant.layout.batch, self._space.setting.framework
         for schedule in schedules(self._space, mesh, batch):
             layout = replace(variant.layout, schedule=schedule)
-            problem = replace(
-                variant.problem,
-                shape=pipeline_shape(layout),
-                transfer_blocks=self._space.setting.framework.transfer_blocks(schedule.name),
-            )
+            if schedule.name.splits_backward != variant.apart or not self._space.runs(layout, step=WHOLE):
+                continue
+            if variant.apart:
+                problem = self._model.problem(layout)
+            else:
+                problem = replace(
+                    variant.problem,
+                    shape=pipeline_shape(layout),
+                    transfer_blocks=framework.transfer_blocks(schedule.name),
+                )
             bound = lower_bound_ns(problem)
             if bound is not None:
                 leaf = _Variant(layout=layout, problem=problem, is_leaf=True)
@@ -304,10 +341,14 @@ def _bounds(*nodes: Sequence[_Node] | Sequence[FamilyNode]) -> list[int]:
 
 
 def _solver(problem: PipelineProblem) -> "_Solver":
-    """Return what solves a layout: equal layers need no order, several chunks are filled evenly."""
+    """Return what solves a layout: equal layers need no order, several chunks are filled evenly.
+
+    So are those whose gradients of weights come later: one chunk's even filling is any.
+    """
     if not problem.is_uniform:
         return solve_in_order
-    return solve if problem.shape.virtual_stages == 1 else solve_evenly
+    is_plain = problem.shape.virtual_stages == 1 and not problem.shape.schedule.splits_backward
+    return solve if is_plain else solve_evenly
 
 
 class _Solver(Protocol):

@@ -6,8 +6,9 @@ each stage counts alike. Weights are floating-point numbers, and any that are no
 bound; the rest is rounded down by SAFETY.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ SAFETY: Final = 1e-9
 """Relative margin for rounding in floating point, far above the errors of a 64-bit sum."""
 
 Reals = NDArray[np.float64]
+Number = TypeVar("Number", np.int64, np.float64)
 
 
 def lower_bound_ns(problem: PipelineProblem) -> int | None:
@@ -30,14 +32,8 @@ def lower_bound_ns(problem: PipelineProblem) -> int | None:
     if not fits_at_all(problem):
         return None
     facts = _facts(problem)
-    match problem.shape.schedule:
-        case ScheduleName.GPIPE:
-            rows = _gpipe_rows(problem, facts)
-        case ScheduleName.ONE_FORWARD_ONE_BACKWARD:
-            rows = _1f1b_rows(problem, facts)
-        case _:
-            rows = _through_rows(problem, facts)
-    return _bound(problem, rows)
+    make = _ROWS_OF_ONE_CHUNK.get(problem.shape.schedule, _through_rows)
+    return _bound(problem, make(problem, facts))
 
 
 def spread_bound_ns(problem: PipelineProblem) -> int | None:
@@ -47,6 +43,18 @@ def spread_bound_ns(problem: PipelineProblem) -> int | None:
     facts = _facts(problem)
     rows = _through_rows(problem, facts, blocking=False)
     return _bound(problem, rows)
+
+
+def apart_bound_ns(problem: PipelineProblem) -> int:
+    """Return a time that no zero-bubble schedule undercuts whose costs are at least a problem's.
+
+    Each stage pays the barrier, waits for the forward passes of those before it, which hold at least one
+    layer each (the first one perhaps none), and then runs its own passes: on average at least so much.
+    """
+    facts, p, m = _facts(problem), problem.shape.num_stages, problem.shape.num_micro_batches
+    work = m * (facts.each * problem.num_layers + float(facts.fixed.sum()))
+    waits = facts.least_fill * (p - 1) * (p - 2) / 2
+    return _safe(problem.barrier_ns + (work + waits) / p)
 
 
 def _bound(problem: PipelineProblem, rows: "_Rows") -> int:
@@ -70,10 +78,11 @@ def rules_out(problem: PipelineProblem, within_ns: int) -> bool:
     facts = _facts(problem)
     rows = _through_rows(problem, facts)
     weights, constants = rows.weights, rows.constants
-    if problem.shape.schedule is not ScheduleName.INTERLEAVED:
-        more = (_gpipe_rows if problem.shape.schedule is ScheduleName.GPIPE else _1f1b_rows)(problem, facts)
+    if problem.shape.schedule in _ROWS_OF_ONE_CHUNK:
+        more = _ROWS_OF_ONE_CHUNK[problem.shape.schedule](problem, facts)
         weights, constants = np.concatenate((weights, more.weights)), np.append(constants, more.constants)
-    low = np.array(fewest_layers(problem), dtype=np.int64).reshape(-1, problem.shape.num_stages).sum(axis=0)
+    low = np.array(fewest_layers(problem), dtype=np.int64)
+    low = _by_stage(problem, low)
     limits = within_ns * (1 + SAFETY) - constants
     box = Box(low=low, high=np.array(capacity, dtype=np.int64))
     whole_weights, whole_limits = np.floor(weights).astype(np.int64), np.ceil(limits).astype(np.int64)
@@ -84,11 +93,12 @@ def rules_out(problem: PipelineProblem, within_ns: int) -> bool:
 class _Facts:
     """Durations per stage (all chunks together), floating point.
 
-    ``each`` is one layer's passes, their mean where layers differ, ``least`` those of the quickest.
+    ``each`` is one layer's passes, their mean where layers differ, ``least_fill`` those of the quickest that
+    others wait for: both, or forward alone where the last gradients of weights follow those of inputs.
     """
 
     each: float
-    least: float
+    least_fill: float
     fixed: Reals
     fixed_fill: Reals
     fewest_fill: Reals
@@ -111,36 +121,51 @@ class _Rows:
 
 
 def _facts(problem: PipelineProblem) -> _Facts:
-    p = problem.shape.num_stages
-    fixed = fixed_parts(problem)
+    shape, fixed = problem.shape, fixed_parts(problem)
+    splits, p, first = shape.schedule.splits_backward, shape.num_stages, fixed[shape.own(0)]
     work = np.array([part.forward_ns + part.backward_ns for part in fixed], dtype=np.float64)
+    fill = np.array([part.forward_ns for part in fixed], dtype=np.float64) if splits else work
     quickest = [min(o.forward_ns + o.backward_ns for o in layers.options) for layers in problem.classes]
-    update, around = 0, problem.barrier_ns + problem.tied_ns
-    around += sum(part.optimizer_ns for part in fixed[::p])
+    filling = [min(o.forward_ns for o in layers.options) for layers in problem.classes]
+    update, around = 0, problem.barrier_ns + (0 if splits else problem.tied_ns)
+    around += sum(part.optimizer_ns for part in first)
     if problem.is_uniform:
         # Where layers differ the first stage may hold those that have least to update.
         update = problem.optimizer_ns
         update += 0 if problem.gather_overlaps else problem.gather_ns
-        update += 0 if problem.reduce_overlaps else problem.reduce_ns
+        update += 0 if problem.reduce_overlaps or splits else problem.reduce_ns
     if not problem.gather_overlaps:
-        around += sum(part.gather_ns for part in fixed[::p])
-    if not problem.reduce_overlaps:
-        around += sum(part.reduce_ns for part in fixed[::p])
+        around += sum(part.gather_ns for part in first)
+    if not problem.reduce_overlaps and not splits:
+        # What ends on another stage is not followed by the first one's reductions.
+        around += sum(part.reduce_ns for part in first)
     return _Facts(
         each=sum(quickest[number] for number in problem.sequence) / problem.num_layers,
-        least=float(min(quickest)),
-        fixed=work.reshape(-1, p).sum(axis=0),
-        fixed_fill=work[:p],
+        least_fill=float(min(filling if splits else quickest)),
+        fixed=_by_stage(problem, work),
+        fixed_fill=fill[:p],
         fewest_fill=np.array(fewest_layers(problem)[:p], dtype=np.float64),
         update=float(update),
         before_and_after=float(around),
     )
 
 
+def _by_stage(problem: PipelineProblem, values: NDArray[Number]) -> NDArray[Number]:
+    """Return the sum of what a stage's chunks have, per stage."""
+    p = problem.shape.num_stages
+    if problem.shape.schedule.folds:
+        return values[:p] + values[p:][::-1]
+    summed: NDArray[Number] = values.reshape(-1, p).sum(axis=0)
+    return summed
+
+
 def _through_rows(problem: PipelineProblem, facts: _Facts, *, blocking: bool | None = None) -> _Rows:
-    """Fill, all passes of a stage, drain; the stages before it hold at least their fewest layers."""
+    """Fill, all passes of a stage, drain; the stages before it hold at least their fewest layers.
+
+    Where gradients of weights are passes of their own nothing need drain after the last of them.
+    """
     p, m = problem.shape.num_stages, problem.shape.num_micro_batches
-    filled = facts.fixed_fill + facts.least * facts.fewest_fill
+    filled = facts.fixed_fill + facts.least_fill * facts.fewest_fill
     fill = np.cumsum(filled) - filled
     weights = np.eye(p) * (m * facts.each)
     weights[:, 0] += facts.update
@@ -156,6 +181,8 @@ def _through_transfers(problem: PipelineProblem, *, blocking: bool) -> Reals:
     p, m, v = problem.shape.num_stages, problem.shape.num_micro_batches, problem.shape.virtual_stages
     if p == 1:
         return np.zeros(1)
+    if problem.shape.schedule.splits_backward:
+        return np.asarray(np.arange(p) * float(problem.transfer_ns), dtype=np.float64)
     hops = 2.0 * np.arange(p)
     if blocking:
         sends = np.full(p, 2.0 * v)
@@ -194,6 +221,13 @@ def _1f1b_rows(problem: PipelineProblem, facts: _Facts) -> _Rows:
     constants = facts.before_and_after + passes @ facts.fixed + _row_transfers(problem, passes, hops)
     shares = pipeline_shares(passes.diagonal(), twice, facts.extra)
     return _Rows(weights=weights, constants=constants, shares=shares)
+
+
+_ROWS_OF_ONE_CHUNK: Final[Mapping[ScheduleName, Callable[[PipelineProblem, _Facts], _Rows]]] = {
+    ScheduleName.GPIPE: _gpipe_rows,
+    ScheduleName.ONE_FORWARD_ONE_BACKWARD: _1f1b_rows,
+}
+"""Schedules whose paths follow the first and the last micro-batch to the loss and back."""
 
 
 def _row_transfers(problem: PipelineProblem, passes: Reals, hops: Reals | float) -> Reals:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from planner.cost.pipeline import FixedPart, PipelineProblem
 from planner.cost.schedules import warm_up_passes
-from planner.search.orders import forwards_before_first_backward, forwards_by_turn
+from planner.search.orders import forwards_before_first_backward, kept_at_first_backward
 from planner.search.rows import fewest_layers, fixed_parts
 
 
@@ -15,7 +15,7 @@ def fits_at_all(problem: PipelineProblem, *, any_schedule: bool = False) -> bool
     """
     if problem.is_uniform:
         return most_layers(problem, any_schedule=any_schedule) is not None
-    if any_schedule or problem.shape.virtual_stages > 1:
+    if any_schedule or problem.shape.virtual_stages > 1 or problem.shape.schedule.splits_backward:
         return _room_for_all(problem) >= 0
     return in_order(problem) is not None
 
@@ -68,7 +68,7 @@ def _room_for_all(problem: PipelineProblem) -> int:
 
 def _stage_parts(problem: PipelineProblem) -> list[list[FixedPart]]:
     parts, stages = fixed_parts(problem), problem.shape.num_stages
-    return [parts[stage::stages] for stage in range(stages)]
+    return [parts[problem.shape.own(stage)] for stage in range(stages)]
 
 
 def most_layers(problem: PipelineProblem, *, any_schedule: bool = False) -> list[int] | None:
@@ -78,7 +78,7 @@ def most_layers(problem: PipelineProblem, *, any_schedule: bool = False) -> list
     is exact; with several, layers are placed where the fewest micro-batches are kept. With
     ``any_schedule`` a 1F1B problem bounds every schedule of its stages: none keeps fewer.
     """
-    if problem.shape.virtual_stages == 1:
+    if problem.shape.virtual_stages == 1 and not problem.shape.schedule.splits_backward:
         stages = _single_chunks(problem, loose=any_schedule)
     else:
         stages = _several_chunks(problem)
@@ -116,12 +116,15 @@ def _frugal(problem: PipelineProblem) -> list[tuple[int, int]]:
 
 
 def _several_chunks(problem: PipelineProblem) -> Iterator[int]:
-    """Yield a bound on the layers of each stage of several chunks, -1 where not even the fewest fit."""
+    """Yield a bound on the layers of each stage of several chunks, -1 where not even the fewest fit.
+
+    Also of one chunk whose gradients of weights come later.
+    """
     parts, fewest, p = fixed_parts(problem), fewest_layers(problem), problem.shape.num_stages
     ((saved, working),) = _frugal(problem)
     for stage in range(p):
-        kept = forwards_by_turn(problem.shape, forwards_before_first_backward(problem.shape, stage))
-        own, least = parts[stage::p], fewest[stage::p]
+        kept, chunks = kept_at_first_backward(problem.shape, stage), problem.shape.own(stage)
+        own, least = parts[chunks], fewest[chunks]
         busy = max(own[-1].working_bytes, working) if least[-1] else own[-1].working_bytes
         room = problem.limit_bytes - problem.base_bytes - busy - _held(problem, own, least, kept, saved)
         each = problem.static_bytes + min(kept) * saved

@@ -29,6 +29,8 @@ def dimensions(space: Space) -> dict[str, str]:
     words["layers_per_stage"] = _layer_words(space.setting.framework)
     words["layers_per_virtual_stage"] = _chunk_words(space.setting)
     words["ends_of_the_chain"] = "not searched: on the first and the last stage"
+    if any(name.folds for name in space.setting.framework.schedules):
+        words["ends_of_the_chain"] = "not searched: in the first and the last chunk"
     if not space.setting.splits_over("expert_parallel"):
         words |= dict.fromkeys(EXPERT_AXES, "fixed by the model: it has no experts")
     for word in ("rank_order", "interleave_group_size", "shard_group"):
@@ -40,9 +42,12 @@ def dimensions(space: Space) -> dict[str, str]:
 def _chunk_words(setting: Setting) -> str:
     if len(setting.body.classes) == 1:
         return "not searched: a stage's layers spread evenly over its chunks"
-    return (
+    words = (
         "not searched: chunks of nearly as many layers each, those recomputed that free most bytes per second"
     )
+    if setting.framework.splits_backward:
+        words += "; so are they on stages of one chunk whose gradients of weights are made apart"
+    return words
 
 
 def _layer_words(framework: Framework) -> str:

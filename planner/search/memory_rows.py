@@ -10,9 +10,10 @@ from functools import lru_cache
 import numpy as np
 
 from planner.cost.pipeline import PipelineProblem
-from planner.cost.schedules import PipelineShape
+from planner.cost.schedules import PipelineShape, memory_moments
 from planner.search.orders import compact_shape, forwards_before_first_backward
 from planner.search.rows import Integers, fixed_parts
+from planner.strategy import ScheduleName
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,37 +21,51 @@ class MemoryRows:
     """Moments of a stage: ``kept[moment, turn]`` micro-batches, and whose backward pass runs.
 
     ``fixed_bytes`` is what a moment holds besides layers and working memory; the layers' share is
-    static bytes each and ``kept`` times the saved bytes of their chunk.
+    static bytes each, ``kept`` times the saved bytes of their chunk, and ``waiting`` times what it holds of
+    micro-batches whose weights have yet to get a gradient.
     """
 
     kept: Integers
+    waiting: Integers
     working_turn: Integers
     fixed_bytes: Integers
     fixed_working: Integers
 
-    def peak_bytes(self, saved: Integers, working: Integers, static_bytes: int) -> int:
-        """Return the stage's peak: layers' ``saved`` and ``working`` bytes by turn, static bytes in all."""
+    def peak_bytes(
+        self, saved: Integers, working: Integers, static_bytes: int, *, held: Integers | None = None
+    ) -> int:
+        """Return the stage's peak: layers' saved, held and working bytes by turn, static bytes in all."""
         busy = np.maximum(working, self.fixed_working)[self.working_turn]
-        return int((self.fixed_bytes + self.kept @ saved + busy).max()) + static_bytes
+        kept = self.kept @ saved
+        if held is not None and self.waiting.any():
+            kept = kept + self.waiting @ held
+        return int((self.fixed_bytes + kept + busy).max()) + static_bytes
 
 
 def memory_rows(problem: PipelineProblem, stage: int) -> MemoryRows:
     """Return the moments of a stage."""
-    own = fixed_parts(problem)[stage :: problem.shape.num_stages]
-    kept, turns = _moments(compact_shape(problem.shape), stage)
+    own = fixed_parts(problem)[problem.shape.own(stage)]
+    kept, waiting, turns = _moments(compact_shape(problem.shape), stage)
     fixed = problem.base_bytes + sum(part.static_bytes for part in own)
     saved = np.array([part.saved_bytes for part in own], dtype=np.int64)
+    held = np.array([part.held_bytes for part in own], dtype=np.int64)
     return MemoryRows(
         kept=kept,
+        waiting=waiting,
         working_turn=turns,
-        fixed_bytes=fixed + kept @ saved,
+        fixed_bytes=fixed + kept @ saved + waiting @ held,
         fixed_working=np.array([part.working_bytes for part in own], dtype=np.int64),
     )
 
 
 @lru_cache(maxsize=4096)
-def _moments(shape: PipelineShape, stage: int) -> tuple[Integers, Integers]:
-    """Return kept micro-batches by turn at the backward passes that no other one of their turn outweighs."""
+def _moments(shape: PipelineShape, stage: int) -> tuple[Integers, Integers, Integers]:
+    """Return kept and waiting micro-batches by turn at passes that make gradients, and whose turn it is.
+
+    Those alone that no other one of the same turn outweighs.
+    """
+    if shape.schedule.splits_backward:
+        return _moments_apart(shape, stage)
     forward, backward = _turns(shape)
     first = forwards_before_first_backward(shape, stage)
     begun = np.minimum(np.arange(len(backward)) + first, len(forward))
@@ -60,12 +75,25 @@ def _moments(shape: PipelineShape, stage: int) -> tuple[Integers, Integers]:
         heaviest = _heaviest(kept[backward == turn])
         rows.append(heaviest)
         turns += [turn] * len(heaviest)
-    return np.concatenate(rows), np.array(turns, dtype=np.int64)
+    found = np.concatenate(rows)
+    return found, np.zeros_like(found), np.array(turns, dtype=np.int64)
+
+
+def _moments_apart(shape: PipelineShape, stage: int) -> tuple[Integers, Integers, Integers]:
+    moments = [moment for moment in memory_moments(shape, stage) if moment.backward]
+    counts = np.array([(*moment.saved, *moment.waiting) for moment in moments], dtype=np.int64)
+    turn = np.array([moment.turn for moment in moments], dtype=np.int64)
+    heaviest = [_heaviest(counts[turn == own]) for own in range(shape.virtual_stages)]
+    rows = np.concatenate(heaviest)
+    turns = np.repeat(np.arange(shape.virtual_stages), [len(own) for own in heaviest])
+    return rows[:, : shape.virtual_stages], rows[:, shape.virtual_stages :], turns
 
 
 def _turns(shape: PipelineShape) -> tuple[Integers, Integers]:
     """Return the turn of every forward and every backward pass of a stage, in order."""
     v, size = shape.virtual_stages, shape.group_size or shape.num_stages
+    if shape.schedule is ScheduleName.BREADTH_FIRST:
+        size = shape.num_micro_batches
     sizes = [min(size, shape.num_micro_batches - done) for done in range(0, shape.num_micro_batches, size)]
     each = np.repeat(sizes, v)
     ahead = np.tile(np.arange(v, dtype=np.int64), len(sizes))

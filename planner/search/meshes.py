@@ -4,11 +4,11 @@ They come in three steps, so that one cheap bound can rule out many at once: mes
 their variants in sharding and recomputation, and the variants' schedules.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import comb
-from typing import Final
+from typing import Final, Self
 
 from planner.expansion import with_modules, zero_sharding
 from planner.framework import Framework, Grain
@@ -16,7 +16,7 @@ from planner.job import AttentionKind
 from planner.legality import missing_modules
 from planner.limits import LayerSplit
 from planner.rules.layers import comes_out
-from planner.rules.pipeline import ACCUMULATION
+from planner.rules.pipeline import ACCUMULATION, runs_again
 from planner.rules.rule import Part
 from planner.search.schemes import Schemes
 from planner.search.space import BATCHED, MESHED, MOST_PASSES, ONE_SAMPLE, SCHEDULED, SHARDED, Space, bare
@@ -40,13 +40,6 @@ from planner.workload.dispatch import EXPERT_AXIS, EXPERT_TENSOR_AXIS
 
 MOST_COUNTED: Final = 10**300
 """Where counting plans stops: near the end of what a float holds."""
-
-
-SEARCHED_SCHEDULES: Final = (
-    ScheduleName.GPIPE,
-    ScheduleName.ONE_FORWARD_ONE_BACKWARD,
-    ScheduleName.INTERLEAVED,
-)
 
 
 def meshes(space: Space) -> Iterator[tuple[Mesh, Batch]]:
@@ -125,6 +118,24 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ScheduleCounts:
+    """How many schedules there are: with whole backward passes, with gradients of weights made apart."""
+
+    whole: int = 0
+    apart: int = 0
+
+    @classmethod
+    def of(cls, found: Iterable[Schedule]) -> Self:
+        """Count schedules."""
+        splits = [schedule.name.splits_backward for schedule in found]
+        return cls(whole=splits.count(False), apart=splits.count(True))
+
+    def __add__(self, other: "ScheduleCounts") -> "ScheduleCounts":
+        """Return those of both."""
+        return ScheduleCounts(whole=self.whole + other.whole, apart=self.apart + other.apart)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SpaceSize:
     """How many layouts a space has, and how many plans: layouts times ways to place layers."""
 
@@ -135,23 +146,52 @@ class SpaceSize:
 def by_mesh(space: Space) -> Iterator[BatchedMesh]:
     """Yield every legal mesh that has a sharding, and a batch with a schedule."""
     # Schedules are judged by stages and micro-batches alone.
-    known: dict[tuple[int, int], int] = {}
+    known: dict[tuple[int, int], ScheduleCounts] = {}
     legal, choices = _Batches(space), Choices(space)
     for meshes_alike in _legal_meshes(space):
-        mesh, batches, num_schedules = meshes_alike[0], list[Batch](), 0
+        mesh, batches, counts = meshes_alike[0], list[Batch](), ScheduleCounts()
         for batch in legal.on(mesh):
             key = (mesh.pipeline_parallel, batch.num_micro_batches)
             if key not in known:
-                known[key] = sum(1 for _ in schedules(space, mesh, batch))
-            if known[key]:
+                known[key] = ScheduleCounts.of(schedules(space, mesh, batch))
+            if known[key] != NO_SCHEDULES:
                 batches.append(batch)
-                num_schedules += known[key]
+                counts = counts + known[key]
         found = choices.on(mesh, batches[0]) if batches else ()
         if found:
-            ways = sum(_placements(space, mesh.pipeline_parallel, len(choice.recompute)) for choice in found)
-            times = num_schedules * len(meshes_alike)
-            size = SpaceSize(layouts=times * len(found), plans=times * ways)
+            size = _size(space, meshes_alike, counts, found)
             yield BatchedMesh(mesh=mesh, ways=meshes_alike, batches=tuple(batches), choices=found, size=size)
+
+
+NO_SCHEDULES: Final = ScheduleCounts()
+
+
+def _size(
+    space: Space, meshes: Sequence[Mesh], counts: ScheduleCounts, choices: Sequence["Choice"]
+) -> SpaceSize:
+    """Count layouts and plans: every schedule with every choice that it runs with, on meshes alike."""
+    framework, stages, layouts, plans = space.setting.framework, meshes[0].pipeline_parallel, 0, 0.0
+    families = [(counts.whole, [choice.recompute for choice in choices])]
+    if counts.apart:
+        families.append((counts.apart, [apart_modes(framework, choice.recompute) for choice in choices]))
+    for num_schedules, modes in families:
+        times = num_schedules * len(meshes)
+        layouts += times * sum(map(bool, modes))
+        plans += times * sum(_placements(space, stages, len(own)) for own in modes if own)
+    return SpaceSize(layouts=layouts, plans=plans)
+
+
+def scheduled(space: Space, layout: Layout, schedule: Schedule) -> Layout | None:
+    """Return a layout under a schedule, with the modes of recomputation that go with it; None for none."""
+    modes = layout.recompute
+    if schedule.name.splits_backward:
+        modes = apart_modes(space.setting.framework, modes)
+    return replace(layout, schedule=schedule, recompute=modes) if modes else None
+
+
+def apart_modes(framework: Framework, recompute: Sequence[Recompute]) -> tuple[Recompute, ...]:
+    """Return the modes of recomputation that go with schedules that make gradients of weights apart."""
+    return tuple(mode for mode in recompute if not runs_again(framework, ScheduleName.ZB_H1, mode))
 
 
 def space_size(meshes: Iterable[BatchedMesh]) -> SpaceSize:
@@ -360,7 +400,8 @@ def _sequence_splits(space: Space, mesh: Mesh) -> bool:
 def _is_considered(space: Space, mesh: Mesh, batch: Batch, schedule: Schedule) -> bool:
     if not space.allowed("virtual_stages", schedule.virtual_stages):
         return False
-    if not schedule.name.runs(schedule.virtual_stages) or schedule.name not in SEARCHED_SCHEDULES:
+    name, stages, passes = schedule.name, mesh.pipeline_parallel, batch.num_micro_batches
+    if not name.runs(schedule.virtual_stages) or not _has_its_micro_batches(schedule, stages, passes):
         return False
     fixed = space.fixed("schedule")
     if fixed is not None and fixed not in {schedule.name, schedule}:
@@ -371,6 +412,18 @@ def _is_considered(space: Space, mesh: Mesh, batch: Batch, schedule: Schedule) -
     if 2 * chunks * batch.num_micro_batches > MOST_PASSES or not _can_be_filled(space, chunks):
         return False
     return space.runs(replace(bare(mesh, batch), schedule=schedule), step=SCHEDULED)
+
+
+def _has_its_micro_batches(schedule: Schedule, stages: int, passes: int) -> bool:
+    """Whether a schedule has the micro-batches that it needs, and the stages to wait for."""
+    match schedule.name:
+        case ScheduleName.DUALPIPE_V:
+            return stages > 1 and passes >= 2 * stages
+        case ScheduleName.ZB_H1 if schedule.virtual_stages > 1:
+            return stages > 1 and passes % stages == 0
+        case ScheduleName.BREADTH_FIRST | ScheduleName.ZB_H1 | ScheduleName.ZB_V:
+            return stages > 1
+    return True
 
 
 def _can_be_filled(space: Space, chunks: int) -> bool:

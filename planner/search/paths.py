@@ -8,6 +8,7 @@ pass, and the last one after its last forward pass.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from planner.cost.critical_path import PathCounts
 from planner.cost.pipeline import PipelineProblem
@@ -35,12 +36,41 @@ class _Body:
 
 def stage_paths(problem: PipelineProblem, stage: int) -> list[PathCounts]:
     """Return the paths that stay on one stage for most of a step, each with every start and end."""
+    if problem.shape.schedule in FILLED_ALONE:
+        return [_filled(problem, stage)]
     return [
         path
         for body in _bodies(problem.shape, stage)
         for started in _starts(problem, body)
         for path in _ends(problem, started)
     ]
+
+
+FILLED_ALONE: Final = (
+    ScheduleName.BREADTH_FIRST,
+    ScheduleName.ZB_H1,
+    ScheduleName.ZB_V,
+    ScheduleName.DUALPIPE_V,
+)
+"""Schedules of which no more is known than that a stage runs all its passes once its first input is there."""
+
+
+def _filled(problem: PipelineProblem, stage: int) -> PathCounts:
+    """Update the first stage, fill the pipeline up to a stage, run all its passes."""
+    shape = problem.shape
+    nothing, own = (0,) * shape.num_chunks, set(shape.chunks_of(stage))
+    passes = [shape.num_micro_batches if chunk in own else 0 for chunk in range(shape.num_chunks)]
+    fill = [1 if chunk < stage else count for chunk, count in enumerate(passes)]
+    first = tuple(int(chunk in shape.chunks_of(0)) for chunk in range(shape.num_chunks))
+    return PathCounts(
+        forward=tuple(fill),
+        backward=tuple(passes),
+        weight=nothing if shape.schedule.splits_backward else (),
+        gather=nothing if problem.gather_overlaps else first,
+        reduce=nothing,
+        optimizer=first,
+        constant_ns=problem.barrier_ns + stage * problem.transfer_ns,
+    )
 
 
 def _bodies(shape: PipelineShape, stage: int) -> Iterator[_Body]:

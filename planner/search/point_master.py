@@ -158,7 +158,7 @@ class _Rounds:
 
     def _work_ns(self, stage: int, num_layers: int) -> int:
         option = self._problem.options[0]
-        chunks = range(stage, self._problem.shape.num_chunks, self._problem.shape.num_stages)
+        chunks = self._problem.shape.chunks_of(stage)
         parts = [self._problem.fixed_part(chunk) for chunk in chunks]
         fixed = sum(part.forward_ns + part.backward_ns for part in parts)
         return fixed + num_layers * (option.forward_ns + option.backward_ns)
@@ -259,5 +259,7 @@ def _narrowed(
 
 
 def _assignment(problem: PipelineProblem, chosen: Sequence[StagePoint]) -> Assignment:
-    stages = problem.shape.num_stages
-    return tuple(chosen[chunk % stages].counts[chunk // stages] for chunk in range(problem.shape.num_chunks))
+    shape = problem.shape
+    return tuple(
+        chosen[shape.stage_of(chunk)].counts[shape.turn_of(chunk)] for chunk in range(shape.num_chunks)
+    )

@@ -32,7 +32,7 @@ class PointAnswer:
 
 def point_lengths(problem: PipelineProblem, rows: PathRows, stage: int, point: StagePoint) -> Integers:
     """Return what a point of a stage adds to each path, in nanoseconds: [rows]."""
-    own = slice(stage, None, problem.shape.num_stages)
+    own = problem.shape.own(stage)
     counts = np.array(point.counts, dtype=np.int64)
     forward = counts @ np.array([option.forward_ns for option in problem.options], dtype=np.int64)
     backward = counts @ np.array([option.backward_ns for option in problem.options], dtype=np.int64)
@@ -43,6 +43,9 @@ def point_lengths(problem: PipelineProblem, rows: PathRows, stage: int, point: S
         + rows.layer_ns[:, own] @ layers
         - rows.relief_ns[:, own] @ (layers == 0).astype(np.int64)
     )
+    if rows.weight is not None:
+        weight = counts @ np.array([option.weight_ns for option in problem.options], dtype=np.int64)
+        lengths = lengths + rows.weight[:, own] @ weight
     return lengths
 
 

@@ -14,6 +14,7 @@ def num_techniques(layout: Layout) -> int:
             mesh.expert_parallel > 1,
             mesh.sequence_parallel,
             layout.schedule.virtual_stages > 1,
+            layout.schedule.name.splits_backward,
             layout.sharding.zero_stage > ZeroStage.NONE,
             any(option.mode is not RecomputeMode.NONE for option in layout.recompute),
         )

@@ -24,9 +24,10 @@ PATHS_PER_STAGE: Final = 3
 class PathRows:
     """Lengths of paths: constant + passes' durations + ``layer_ns`` per layer, whatever its option.
 
-    ``forward`` and ``backward`` count the passes of each chunk on the path; the durations of the
-    chunks' fixed parts are in ``constant_ns`` already. A path that may wait for a bucket of a chunk
-    has ``relief_ns`` for it: by so much it may be shorter once that chunk holds no layer.
+    ``forward`` and ``backward`` count the passes of each chunk on the path, ``weight`` what is passed of
+    gradients of weights by themselves less what is left out of them (None where no schedule parts them); the
+    durations of the chunks' fixed parts are in ``constant_ns`` already. A path that may wait for a bucket of
+    a chunk has ``relief_ns`` for it: by so much it may be shorter once that chunk holds no layer.
     """
 
     forward: Integers
@@ -34,6 +35,7 @@ class PathRows:
     layer_ns: Integers
     relief_ns: Integers
     constant_ns: Integers
+    weight: Integers | None = None
 
     def option_ns(self, forward_ns: int, backward_ns: int) -> Integers:
         """Return what a layer adds to each path by chunk, under an option with these durations."""
@@ -64,6 +66,7 @@ class PathRows:
             layer_ns=self.layer_ns[chosen],
             relief_ns=self.relief_ns[chosen],
             constant_ns=self.constant_ns[chosen],
+            weight=None if self.weight is None else self.weight[chosen],
         )
 
 
@@ -74,6 +77,9 @@ def path_rows(problem: PipelineProblem, paths: Sequence[PathCounts]) -> PathRows
         for name in ("forward", "backward", "gather", "reduce", "optimizer")
     )
     fixed = fixed_parts(problem)
+    weight = None
+    if paths[0].weight:
+        weight = np.array([path.weight for path in paths], dtype=np.int64)
     constant = np.array([path.constant_ns for path in paths], dtype=np.int64)
     for counts, name in (
         (forward, "forward_ns"),
@@ -83,6 +89,8 @@ def path_rows(problem: PipelineProblem, paths: Sequence[PathCounts]) -> PathRows
         (optimizer, "optimizer_ns"),
     ):
         constant = constant + counts @ np.array([getattr(part, name) for part in fixed], dtype=np.int64)
+    if weight is not None:
+        constant = constant + weight @ np.array([part.weight_ns for part in fixed], dtype=np.int64)
     layer = gather * problem.gather_ns + reduced * problem.reduce_ns + optimizer * problem.optimizer_ns
     return PathRows(
         forward=forward,
@@ -90,6 +98,7 @@ def path_rows(problem: PipelineProblem, paths: Sequence[PathCounts]) -> PathRows
         layer_ns=layer,
         relief_ns=np.zeros_like(layer),
         constant_ns=constant,
+        weight=weight,
     )
 
 
@@ -135,6 +144,9 @@ def joined(first: PathRows, second: PathRows) -> PathRows:
         layer_ns=np.concatenate((first.layer_ns, second.layer_ns)),
         relief_ns=np.concatenate((first.relief_ns, second.relief_ns)),
         constant_ns=np.concatenate((first.constant_ns, second.constant_ns)),
+        weight=None
+        if first.weight is None or second.weight is None
+        else np.concatenate((first.weight, second.weight)),
     )
 
 

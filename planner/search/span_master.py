@@ -108,7 +108,7 @@ class _Rounds:
         None when a chunk has nothing left.
         """
         limits = [_path_limits(self._paths, within_ns)]
-        if self._problem.shape.virtual_stages > 1:
+        if _shares_memory(self._problem):
             limits += [
                 _memory_limits(self._problem, stage) for stage in range(self._problem.shape.num_stages)
             ]
@@ -172,7 +172,7 @@ class _Rounds:
         layers = [sum(counts) for counts in assignment]
         self._paths = self._paths.joined(PathTable.of(self._problem, [played.path], layers=layers))
         stages = range(self._problem.shape.num_stages)
-        fits = self._problem.shape.virtual_stages == 1 or all(
+        fits = not _shares_memory(self._problem) or all(
             stage_peak_bytes(self._problem, costs, stage) <= self._problem.limit_bytes for stage in stages
         )
         if fits and (self._best is None or played.makespan_ns < self._best_ns):
@@ -227,22 +227,27 @@ def _path_limits(paths: PathTable, within_ns: int) -> _Limits:
     )
 
 
+def _shares_memory(problem: PipelineProblem) -> bool:
+    """Whether a stage's memory is no matter of one chunk and the passes before its first gradient alone."""
+    return problem.shape.virtual_stages > 1 or problem.shape.schedule.splits_backward
+
+
 def _memory_limits(problem: PipelineProblem, stage: int) -> _Limits:
     """Return that a stage of several chunks fits its memory at every moment at which it can peak."""
     rows = memory_rows(problem, stage)
-    stages = problem.shape.num_stages
 
     def held(spans: Spans, chunk: int) -> Integers:
-        turn = chunk // stages
+        turn = problem.shape.turn_of(chunk)
         working = np.maximum(spans.working_bytes, rows.fixed_working[turn])
         bytes_held: Integers = (
             spans.static_bytes[:, None]
             + np.outer(spans.saved_bytes, rows.kept[:, turn])
+            + np.outer(spans.held_bytes, rows.waiting[:, turn])
             + np.outer(working, rows.working_turn == turn)
         )
         return bytes_held
 
-    own = range(stage, problem.shape.num_chunks, stages)
+    own = problem.shape.chunks_of(stage)
     return _Limits(own, held, problem.limit_bytes - rows.fixed_bytes)
 
 

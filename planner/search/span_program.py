@@ -56,7 +56,7 @@ class SpanProgram:
         for own in self._picks:
             self._model.add_exactly_one(own)
         self._join()
-        if problem.shape.virtual_stages > 1:
+        if problem.shape.virtual_stages > 1 or problem.shape.schedule.splits_backward:
             for stage in range(problem.shape.num_stages):
                 self._fit_memory(stage)
         self._add_paths(paths)
@@ -80,15 +80,20 @@ class SpanProgram:
     def _fit_memory(self, stage: int) -> None:
         """State that a stage of several chunks fits its memory at every moment at which it can peak."""
         rows = memory_rows(self._problem, stage)
-        own = range(stage, self._problem.shape.num_chunks, self._problem.shape.num_stages)
-        for kept, turn, fixed in zip(
-            rows.kept.tolist(), rows.working_turn.tolist(), rows.fixed_bytes.tolist(), strict=True
+        own = self._problem.shape.chunks_of(stage)
+        for kept, waiting, turn, fixed in zip(
+            rows.kept.tolist(),
+            rows.waiting.tolist(),
+            rows.working_turn.tolist(),
+            rows.fixed_bytes.tolist(),
+            strict=True,
         ):
             picks: list[IntVar] = []
             sizes: list[int] = []
             for number, chunk in enumerate(own):
                 spans = self._spans[chunk]
                 held = spans.static_bytes + kept[number] * spans.saved_bytes
+                held = held + waiting[number] * spans.held_bytes
                 if number == turn:
                     held = held + np.maximum(spans.working_bytes, int(rows.fixed_working[number]))
                 picks += self._picks[chunk]

@@ -41,6 +41,8 @@ class Spans:
     optimizer_ns: Integers
     gather_ns: Integers
     reduce_ns: Integers
+    weight_ns: Integers
+    held_bytes: Integers
     techniques: Integers
 
     def __len__(self) -> int:
@@ -53,8 +55,11 @@ class Spans:
 
     def lengths_ns(self, chunk: int, paths: "PathTable") -> Integers:
         """Return what each way adds to each path: [span, path]."""
-        durations = (self.forward_ns, self.backward_ns, self.gather_ns, self.reduce_ns, self.optimizer_ns)
-        passes = (paths.forward, paths.backward, paths.gather, paths.reduce, paths.optimizer)
+        durations = [self.forward_ns, self.backward_ns, self.gather_ns, self.reduce_ns, self.optimizer_ns]
+        passes = [paths.forward, paths.backward, paths.gather, paths.reduce, paths.optimizer]
+        if paths.weight.any():
+            durations.append(self.weight_ns)
+            passes.append(paths.weight)
         added = sum(np.outer(each, counts[:, chunk]) for each, counts in zip(durations, passes, strict=True))
         empty = np.outer(self.start == self.end, paths.relief_ns[:, chunk])
         lengths: Integers = added - empty
@@ -74,6 +79,8 @@ class PathTable:
     gather: Integers
     reduce: Integers
     optimizer: Integers
+    weight: Integers
+    """Gradients of weights passed by themselves, less those left out; none unless a schedule parts them."""
     relief_ns: Integers
     constant_ns: Integers
 
@@ -88,11 +95,13 @@ class PathTable:
         """
         names = ("forward", "backward", "gather", "reduce", "optimizer")
         tables = {name: np.array([getattr(path, name) for path in paths], dtype=np.int64) for name in names}
+        nothing = (0,) * problem.shape.num_chunks
+        tables["weight"] = np.array([path.weight or nothing for path in paths], dtype=np.int64)
         chunks = range(problem.shape.num_chunks)
         parts = [problem.fixed_part(chunk) for chunk in chunks]
         constant = np.array([path.constant_ns for path in paths], dtype=np.int64)
-        for name in names:
-            constant = constant + tables[name] @ np.array(
+        for name, table in tables.items():
+            constant = constant + table @ np.array(
                 [getattr(part, f"{name}_ns") for part in parts], dtype=np.int64
             )
         buckets = problem.gather_bucket_ns * problem.gather_overlaps
@@ -122,6 +131,7 @@ class SpanFinder:
         self._problem = problem
         self._classes = problem.classes
         self._num_options = len(problem.classes[0].options)
+        self._splits = problem.shape.schedule.splits_backward
         self._prefix = _prefix_counts(problem)
         self._figures = _WayFigures.of(problem.classes)
 
@@ -133,10 +143,10 @@ class SpanFinder:
         """
         start, end = self._runs(chunk)
         spans = self._quickest(start, end, self._prefix[end] - self._prefix[start])
+        inputs, weight = self._least(spans, "inputs_ns"), self._least(spans, "weight_ns")
+        whole = self._least(spans, "backward_ns") if not self._splits else inputs + weight
         return replace(
-            spans,
-            forward_ns=self._least(spans, "forward_ns"),
-            backward_ns=self._least(spans, "backward_ns"),
+            spans, forward_ns=self._least(spans, "forward_ns"), backward_ns=whole, weight_ns=weight
         )
 
     def _quickest(self, start: Integers, end: Integers, per_class: Integers) -> Spans:
@@ -156,11 +166,11 @@ class SpanFinder:
         """Return the ways to run some of these runs that a search needs to know.
 
         With one chunk per stage its memory is its own affair: the undominated ways that fit. With several,
-        each run's ways from none recomputed to all.
+        and where gradients of weights come later, each run's ways from none recomputed to all.
         """
         per_class = self._per_class(runs)
         quickest = self._quickest(runs.start, runs.end, per_class)
-        if self._problem.shape.virtual_stages == 1:
+        if self._problem.shape.virtual_stages == 1 and not self._splits:
             return self._undominated_fitting(chunk, quickest)
         if self._num_options == 1:
             return quickest
@@ -289,7 +299,7 @@ class _WayFigures:
     @classmethod
     def of(cls, classes: Sequence[LayerClass]) -> Self:
         ways = [(layers, option) for layers in classes for option in layers.options]
-        names = ("forward_ns", "backward_ns", "saved_bytes")
+        names = ("forward_ns", "backward_ns", "saved_bytes", "weight_ns", "held_bytes")
         held = ("static_bytes", "optimizer_ns", "gather_ns", "reduce_ns")
         figures = {name: [getattr(option, name) for _, option in ways] for name in names}
         figures |= {name: [getattr(layers, name) for layers, _ in ways] for name in held}

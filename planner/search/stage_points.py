@@ -6,16 +6,17 @@ recomputed first, because they keep most micro-batches: one canonical order. Wha
 stage's memory is no point.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.cost.pipeline import LayerOption, PipelineProblem
 from planner.search.capacity import most_layers
 from planner.search.memory_rows import MemoryRows, memory_rows
-from planner.search.rows import fixed_parts
-from planner.search.stage import techniques, undominated_options
+from planner.search.rows import Integers, fixed_parts
+from planner.search.stage import compositions, techniques, undominated, undominated_options
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +44,10 @@ class StagePoints:
         self._problem = problem
         self._parts = fixed_parts(problem)
         self._capacity = most_layers(problem)
+        self._figures = _figures(problem.options)
         self._used = undominated_options(problem.options)
+        if problem.shape.schedule.splits_backward:
+            self._used = sorted(undominated(self._figures))
         # The most frugal option first: layers are moved to quicker ones as far as memory allows.
         self._used.sort(key=lambda number: (problem.options[number].saved_bytes, -number))
         self._memory: list[MemoryRows] = [
@@ -72,10 +76,10 @@ class StagePoints:
         """Return the points of a stage that holds so many layers."""
         key = (stage, num_layers)
         if key not in self._found:
-            layers = self.spread(stage, num_layers)
-            points = [self._point(layers, runs) for runs in self._orders(num_layers)]
-            fitting = [point for point in points if self._fits(stage, point)]
-            self._found[key] = tuple(_undominated(fitting, self._problem.options))
+            counts = self._counts(self.spread(stage, num_layers))
+            counts = counts[self._fitting(stage, counts)]
+            kept = counts[sorted(undominated(self._compared(counts)))] if len(counts) else counts
+            self._found[key] = tuple(map(self._point, kept.tolist()))
         return self._found[key]
 
     def spread(self, stage: int, num_layers: int) -> tuple[int, ...]:
@@ -89,7 +93,7 @@ class StagePoints:
         return tuple(layers)
 
     def _own(self, stage: int) -> range:
-        return range(stage, self._problem.shape.num_chunks, self._problem.shape.num_stages)
+        return self._problem.shape.chunks_of(stage)
 
     def _weight(self, chunk: int) -> int:
         """Return how many layers the chunk's fixed part weighs, rounded."""
@@ -97,73 +101,60 @@ class StagePoints:
         each = option.forward_ns + option.backward_ns
         return round((part.forward_ns + part.backward_ns) / each) if each else 0
 
-    def _orders(self, num_layers: int) -> Iterator[tuple[int, ...]]:
-        """Yield how many layers run by each used option, most frugal first."""
-        if len(self._used) == 1:
-            yield (num_layers,)
-            return
-        yield from _compositions(num_layers, len(self._used))
+    def _counts(self, layers: Sequence[int]) -> Integers:
+        """Return how many layers of each chunk run by each option, in every order: [order, turn, option].
 
-    def _point(self, layers: Sequence[int], runs: Sequence[int]) -> StagePoint:
-        """Return the point whose first layers run by the first options."""
-        left = list(runs)
-        counts = []
-        for size in layers:
-            entry = [0] * len(self._problem.options)
-            for place, option in enumerate(self._used):
-                taken = min(size - sum(entry), left[place])
-                entry[option] = taken
-                left[place] -= taken
-            counts.append(tuple(entry))
-        weights = [techniques(option.recompute) for option in self._problem.options]
+        A stage's first layers run by the first used options, the most frugal ones.
+        """
+        runs = compositions(sum(layers), len(self._used))[::-1]
+        until = runs.cumsum(axis=1)[:, None, :]
+        ends = np.cumsum(np.array(layers, dtype=np.int64))[None, :, None]
+        starts = ends - np.array(layers, dtype=np.int64)[None, :, None]
+        inside = np.minimum(until, ends) - np.maximum(until - runs[:, None, :], starts)
+        counts = np.zeros((len(runs), len(layers), len(self._problem.options)), dtype=np.int64)
+        counts[:, :, self._used] = np.maximum(inside, 0)
+        return counts
+
+    def _compared(self, counts: Integers) -> Integers:
+        """Return what makes a point better than another: chunks' passes, and techniques: [order, figure]."""
+        passes = counts @ self._figures[:, (_FORWARD, _INPUTS, _WEIGHT)]
+        added = counts.sum(axis=1) @ self._figures[:, _TECHNIQUES]
+        return np.column_stack((passes.reshape(len(counts), -1), added))
+
+    def _fitting(self, stage: int, counts: Integers) -> NDArray[np.bool_]:
+        """Return which orders fit the stage's memory."""
+        rows, figures = self._memory[stage], self._figures
+        working = np.where(counts > 0, figures[:, _WORKING], 0).max(axis=2, initial=0)
+        busy = np.maximum(working, rows.fixed_working)[:, rows.working_turn]
+        held = rows.fixed_bytes + (counts @ figures[:, _SAVED]) @ rows.kept.T + busy
+        if self._problem.shape.schedule.splits_backward:
+            held = held + (counts @ figures[:, _HELD]) @ rows.waiting.T
+        static = int(counts[0].sum()) * self._problem.static_bytes
+        fits: NDArray[np.bool_] = held.max(axis=1) + static <= self._problem.limit_bytes
+        return fits
+
+    def _point(self, counts: list[list[int]]) -> StagePoint:
+        each = np.array(counts, dtype=np.int64).sum(axis=0)
         return StagePoint(
-            counts=tuple(counts),
-            techniques=sum(
-                count * weight for entry in counts for count, weight in zip(entry, weights, strict=True)
-            ),
+            counts=tuple(map(tuple, counts)), techniques=int(each @ self._figures[:, _TECHNIQUES])
         )
 
-    def _fits(self, stage: int, point: StagePoint) -> bool:
-        options = self._problem.options
-        saved = [
-            sum(c * o.saved_bytes for c, o in zip(entry, options, strict=True)) for entry in point.counts
-        ]
-        working = [
-            max((o.working_bytes for c, o in zip(entry, options, strict=True) if c), default=0)
-            for entry in point.counts
-        ]
-        peak = self._memory[stage].peak_bytes(
-            np.array(saved, dtype=np.int64),
-            np.array(working, dtype=np.int64),
-            point.num_layers * self._problem.static_bytes,
-        )
-        return peak <= self._problem.limit_bytes
+
+_FORWARD, _INPUTS, _WEIGHT, _SAVED, _HELD, _WORKING, _TECHNIQUES = range(7)
 
 
-def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
-    if parts == 1:
-        yield (total,)
-        return
-    for first in range(total + 1):
-        for rest in _compositions(total - first, parts - 1):
-            yield (first, *rest)
-
-
-def _undominated(points: Sequence[StagePoint], options: Sequence[LayerOption]) -> Iterator[StagePoint]:
-    """Yield the points that no other one beats in every chunk's passes and in techniques."""
-    figures = [
+def _figures(options: Sequence[LayerOption]) -> Integers:
+    """Return the figures of the options, one row each."""
+    rows = [
         (
-            *(sum(c * o.forward_ns for c, o in zip(entry, options, strict=True)) for entry in point.counts),
-            *(sum(c * o.backward_ns for c, o in zip(entry, options, strict=True)) for entry in point.counts),
-            point.techniques,
+            option.forward_ns,
+            option.inputs_ns,
+            option.weight_ns,
+            option.saved_bytes,
+            option.held_bytes,
+            option.working_bytes,
+            techniques(option.recompute),
         )
-        for point in points
+        for option in options
     ]
-    for number, (point, mine) in enumerate(zip(points, figures, strict=True)):
-        beaten = any(
-            all(a <= b for a, b in zip(other, mine, strict=True)) and (other != mine or rival < number)
-            for rival, other in enumerate(figures)
-            if rival != number
-        )
-        if not beaten:
-            yield point
+    return np.array(rows, dtype=np.int64)

@@ -16,6 +16,7 @@ from planner.plan import Prediction
 from planner.planning import PlanRequest
 from planner.prediction import play, predict
 from planner.programs import program_of, traits_of
+from planner.strategy import ShortPlan
 from planner.validation.measured import UNKNOWN, Measured, measured_of
 from planner.validation.requests import Question, question_of
 from planner.validation.rows import Row, UnusableRow
@@ -75,7 +76,7 @@ class Evaluator:
             workload=trained_workload(request.workload, request.job),
             cluster=request.cluster,
             job=request.job,
-            framework=self._traits(request.job),
+            framework=_running(self._traits(request.job), question.plan),
         )
         fixed = expand_short_plan(question.plan, setting)
         violations = (*fixed.violations, *layout_violations(setting, fixed.layout))
@@ -95,7 +96,8 @@ class Evaluator:
 
     def model(self, request: PlanRequest, setting: Setting) -> CostModel:
         """Return the costs of a setting; jobs that differ in their global batch alone share them."""
-        key = (request.workload, request.cluster, replace(request.job, global_batch_size=1))
+        job, splits = replace(request.job, global_batch_size=1), setting.framework.splits_backward
+        key = (request.workload, request.cluster, job, splits)
         if key not in self._models:
             self._models[key] = CostModel(
                 setting=setting,
@@ -107,3 +109,10 @@ class Evaluator:
         shared = copy(self._models[key])
         shared.setting = setting
         return shared
+
+
+def _running(traits: Framework, plan: ShortPlan) -> Framework:
+    """Return traits with the schedule of a plan: what ran had it, as forks of a framework do."""
+    if plan.schedule is None or plan.schedule.name in traits.schedules:
+        return traits
+    return replace(traits, schedules=(*traits.schedules, plan.schedule.name))

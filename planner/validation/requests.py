@@ -9,7 +9,7 @@ from planner.framework import FULL_RECOMPUTE, NO_RECOMPUTE, SELECTIVE_RECOMPUTE
 from planner.job import Constraints, SolverLimits
 from planner.planning import PlanRequest
 from planner.relatives import published_profiles
-from planner.strategy import Recompute, ShortPlan
+from planner.strategy import Recompute, Schedule, ScheduleName, ShortPlan
 from planner.validation.machines import cluster_of
 from planner.validation.models import workload_of
 from planner.validation.rows import Reader, Row, UnusableRow
@@ -18,6 +18,24 @@ from planner.workload.body import body_of
 from planner.workload.operators import Module
 
 EXPERT_TENSOR: Final = re.compile(r"\bETP=(\d+)")
+SCHEDULE: Final = re.compile(r"\bschedule=([\w-]+)")
+SCHEDULES: Final[Mapping[str, ScheduleName | None]] = {
+    "1f1b": None,
+    "1f1b-interleaved": None,
+    "interleaved": None,
+    "gpipe": ScheduleName.GPIPE,
+    "breadth-first": ScheduleName.BREADTH_FIRST,
+    "loopedbfs": ScheduleName.BREADTH_FIRST,
+    "zb-h1": ScheduleName.ZB_H1,
+    "zbh1": ScheduleName.ZB_H1,
+    "interleavedzerobubble": ScheduleName.ZB_H1,
+    "zb-v": ScheduleName.ZB_V,
+    "zbv": ScheduleName.ZB_V,
+    "zbvzerobubble": ScheduleName.ZB_V,
+    "dualpipe-v": ScheduleName.DUALPIPE_V,
+    "dualpipev": ScheduleName.DUALPIPE_V,
+}
+"""Schedules as notes spell them; None for those that follow from the chunks per stage."""
 END_LAYERS: Final = 2
 """Embedding and head, which frameworks count as a layer each where the split then comes out even."""
 
@@ -87,6 +105,7 @@ def plan_of(reader: Reader, software: Software, request: PlanRequest) -> ShortPl
         sequence_parallel=tensor > 1
         and reader.flag("seq_parallel", default=software.default_sequence_parallel),
         recompute=_recompute(reader),
+        schedule=_schedule(reader, virtual_stages=virtual_stages, stages=pipeline),
         layers_per_stage=_uneven_layers(reader, software, request, chunks=pipeline * virtual_stages),
         extra=_expert_tensor_parallel(reader),
     )
@@ -101,9 +120,18 @@ def _expert_tensor_parallel(reader: Reader) -> dict[str, int]:
 def _refuse_unpriced(row: Row) -> None:
     if row.text("offload").lower() not in {"", "none"}:
         raise UnusableRow("offload is not priced yet")
-    schedule = re.search(r"\bschedule=([\w-]+)", row.text("notes"))
-    if schedule and schedule.group(1) not in {"1f1b", "1f1b-interleaved"}:
-        raise UnusableRow(f"schedule {schedule.group(1)} is not priced yet")
+
+
+def _schedule(reader: Reader, *, virtual_stages: int, stages: int) -> Schedule | None:
+    """Return the schedule that the notes name; None for the usual one of so many chunks per stage."""
+    said = SCHEDULE.search(reader.row.text("notes"))
+    if said is None or stages == 1:
+        return None
+    word = said.group(1).lower()
+    if word not in SCHEDULES:
+        raise UnusableRow(f"schedule {word} is not known")
+    name = SCHEDULES[word]
+    return None if name is None else Schedule(name=name, virtual_stages=virtual_stages)
 
 
 def _zero_stage(reader: Reader, software: Software, *, replicas: int) -> int:

@@ -1,7 +1,6 @@
 """Rules of frameworks: each is told in words, and none is broken by what a search considers."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -12,7 +11,7 @@ from planner.job import Constraints
 from planner.legality import layout_violations
 from planner.limits import LayerSplit
 from planner.rules.layers import usual_split
-from planner.search.meshes import by_mesh, meshes, schedules, space_size, variants
+from planner.search.meshes import by_mesh, meshes, scheduled, schedules, space_size, variants
 from planner.search.refusal import why_nothing_is_legal
 from planner.search.space import STEPS, search_space
 from planner.setting import Setting
@@ -30,7 +29,9 @@ def layouts(judged: Setting) -> Iterator[Layout]:
     for mesh, batch in meshes(space):
         for schedule in schedules(space, mesh, batch):
             for layout in variants(space, mesh, batch):
-                yield replace(layout, schedule=schedule)
+                found = scheduled(space, layout, schedule)
+                if found is not None:
+                    yield found
 
 
 def small(model: str, framework: str, version: str | None) -> Setting:

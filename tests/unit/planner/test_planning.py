@@ -18,7 +18,16 @@ from planner.job import Constraints
 from planner.legality import Setting, divisors, layout_violations
 from planner.plan import Status
 from planner.planning import Progress, evaluate_plan, plan_timeline, plan_training
-from planner.strategy import Batch, Layout, Mesh, Recompute, Schedule, ScheduleName, ShortPlan
+from planner.strategy import (
+    Batch,
+    Layout,
+    Mesh,
+    Recompute,
+    RecomputeMode,
+    Schedule,
+    ScheduleName,
+    ShortPlan,
+)
 from planner.units import NANOSECONDS_PER_SECOND
 from tests.unit.planner.joined import generations, request_on
 from tests.unit.planner.search.enumeration import every_assignment
@@ -46,6 +55,9 @@ def every_layout(judged: Setting) -> Iterator[Layout]:
     choices: list[tuple[Recompute, ...]] = [framework.recompute]
     if framework.recompute_grain is Grain.JOB:
         choices = [(option,) for option in framework.recompute]
+    else:
+        # Some schedules do not go with every mode.
+        choices.append(tuple(o for o in framework.recompute if o.mode is not RecomputeMode.FULL))
     for tensor, context, pipeline, size in product(
         degrees, degrees, degrees, divisors(judged.job.global_batch_size)
     ):

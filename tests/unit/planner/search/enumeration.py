@@ -11,7 +11,8 @@ def every_assignment(problem: PipelineProblem) -> Iterator[Assignment]:
     """Give the layers to stages and options in every way that the certificate describes."""
     if not problem.is_uniform:
         return every_split_in_order(problem)
-    return every_split(problem) if problem.shape.virtual_stages == 1 else every_even_split(problem)
+    plain = problem.shape.virtual_stages == 1 and not problem.shape.schedule.splits_backward
+    return every_split(problem) if plain else every_even_split(problem)
 
 
 def every_even_split(problem: PipelineProblem) -> Iterator[Assignment]:
@@ -21,7 +22,7 @@ def every_even_split(problem: PipelineProblem) -> Iterator[Assignment]:
         range(len(problem.options)), key=lambda number: (problem.options[number].saved_bytes, -number)
     )
     for totals in product(range(problem.num_layers + 1), repeat=shape.num_stages):
-        own = [range(stage, shape.num_chunks, shape.num_stages) for stage in range(shape.num_stages)]
+        own = [shape.chunks_of(stage) for stage in range(shape.num_stages)]
         fewest = [sum(problem.minimum_layers(chunk) for chunk in chunks) for chunks in own]
         if sum(totals) != problem.num_layers or any(n < f for n, f in zip(totals, fewest, strict=True)):
             continue
@@ -31,8 +32,7 @@ def every_even_split(problem: PipelineProblem) -> Iterator[Assignment]:
         ]
         for chosen in product(*stages):
             yield tuple(
-                chosen[chunk % shape.num_stages][chunk // shape.num_stages]
-                for chunk in range(shape.num_chunks)
+                chosen[shape.stage_of(chunk)][shape.turn_of(chunk)] for chunk in range(shape.num_chunks)
             )
 
 

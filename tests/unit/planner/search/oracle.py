@@ -5,16 +5,16 @@ is played by following its passes one by one, and its memory is counted along th
 with the search but the costs of layers and the order of passes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, pairwise, product
 
 from hypothesis import strategies as st
 
 from planner.cost.pipeline import FixedPart, LayerClass, LayerOption, PipelineProblem
-from planner.cost.schedules import stage_orders
-from planner.strategy import RecomputeMode
-from tests.unit.planner.cost.problems import ALTERNATING, layer_classes, problems
+from planner.cost.schedules import PassKind, stage_orders
+from planner.strategy import RecomputeMode, ScheduleName
+from tests.unit.planner.cost.problems import layer_classes, problems
 
 MOST_CHOICES = 81
 """Ways to choose options for all layers, at most."""
@@ -30,9 +30,11 @@ class Chunk:
 
 
 @st.composite
-def small_problems(draw: st.DrawFn) -> PipelineProblem:
+def small_problems(
+    draw: st.DrawFn, *, schedules: Sequence[ScheduleName] = tuple(ScheduleName)
+) -> PipelineProblem:
     """Draw a problem with few enough plans to try them all."""
-    problem = draw(problems(max_stages=3, max_layers=5, schedules=ALTERNATING))
+    problem = draw(problems(max_stages=3, max_layers=5, schedules=schedules))
     while len(problem.options) ** problem.num_layers > MOST_CHOICES:
         (only,) = problem.classes
         problem = replace(problem, classes=(replace(only, options=only.options[:-1]),))
@@ -42,7 +44,7 @@ def small_problems(draw: st.DrawFn) -> PipelineProblem:
 @st.composite
 def small_mixed_problems(draw: st.DrawFn) -> PipelineProblem:
     """Draw a problem whose layers are of several classes, with few enough plans to try them all."""
-    problem = draw(problems(max_stages=3, max_layers=6, schedules=ALTERNATING))
+    problem = draw(problems(max_stages=3, max_layers=6))
     options = draw(st.integers(1, 2))
     while options**problem.num_layers > MOST_CHOICES:
         options -= 1
@@ -118,40 +120,46 @@ def plans(problem: PipelineProblem) -> Iterator[list[Chunk]]:
 
 def peak_bytes(problem: PipelineProblem, chunks: list[Chunk], stage: int) -> int:
     """Return the most bytes held on a stage, passes followed one by one."""
-    p = problem.shape.num_stages
     held = problem.base_bytes
-    for chunk in chunks[stage::p]:
+    for chunk in chunks[problem.shape.own(stage)]:
         held += chunk.fixed.static_bytes + sum(layers.static_bytes for layers in chunk.classes)
     peak = held
     for step in stage_orders(problem.shape)[stage]:
         chunk = chunks[step.chunk]
         saved = chunk.fixed.saved_bytes + sum(layer.saved_bytes for layer in chunk.layers)
-        if step.backward:
-            working = max([chunk.fixed.working_bytes, *(layer.working_bytes for layer in chunk.layers)])
-            peak = max(peak, held + working)
-            held -= saved
-        else:
+        waiting = chunk.fixed.held_bytes + sum(layer.held_bytes for layer in chunk.layers)
+        if step.kind == PassKind.FORWARD:
             held += saved
             peak = max(peak, held)
+            continue
+        working = max([chunk.fixed.working_bytes, *(layer.working_bytes for layer in chunk.layers)])
+        peak = max(peak, held + working)
+        if step.kind == PassKind.INPUT:
+            held += waiting - saved
+            peak = max(peak, held + working)
+        else:
+            held -= saved if step.kind == PassKind.BACKWARD else waiting
     return peak
 
 
 def step_ns(problem: PipelineProblem, chunks: list[Chunk]) -> int:
     """Return the time of a step by letting every stage run its next pass when its input is there."""
-    p, count, m = problem.shape.num_stages, len(chunks), problem.shape.num_micro_batches
+    shape, p, count = problem.shape, problem.shape.num_stages, len(chunks)
     orders = [list(order) for order in stage_orders(problem.shape)]
     sums: list[list[int]] = [
         [sum(values) for values in zip(*_durations(chunk), strict=True)] for chunk in chunks
     ]
-    hop = problem.transfer_ns if p > 1 else 0
-    clock = [problem.barrier_ns + sum(sums[c][2] for c in range(s, count, p)) for s in range(p)]
+    own = [shape.chunks_of(s) for s in range(p)]
+    clock = [problem.barrier_ns + sum(sums[c][2] for c in own[s]) for s in range(p)]
     gathered = [0] * count
-    for c in range(count):
-        gathered[c] = (gathered[c - p] if c >= p else clock[c]) + sums[c][3]
+    for s in range(p):
+        for c in own[s]:
+            gathered[c] = clock[s] + sum(sums[other][3] for other in own[s] if other <= c)
     if not problem.gather_overlaps:
-        clock = [gathered[count - p + s] for s in range(p)]
+        clock = [gathered[own[s][-1]] for s in range(p)]
+    # A chunk's output and its gradient, by direction; its last pass of all.
     ends: dict[tuple[bool, int, int], int] = {}
-    starts: dict[tuple[bool, int, int], int] = {}
+    lasts: dict[int, tuple[int, int]] = {}
     waiting = [0] * p
     while any(waiting[s] < len(orders[s]) for s in range(p)):
         for s in range(p):
@@ -160,43 +168,69 @@ def step_ns(problem: PipelineProblem, chunks: list[Chunk]) -> int:
             step = orders[s][waiting[s]]
             source = step.chunk + (1 if step.backward else -1)
             begin = clock[s]
-            if 0 <= source < count:
+            if 0 <= source < count and step.kind != PassKind.WEIGHT:
                 fed = ends.get((step.backward, source, step.micro_batch))
                 if fed is None:
                     continue
-                begin = max(begin, fed + (0 if problem.transfer_blocks else hop))
-            goes_on = step.chunk != (0 if step.backward else count - 1)
-            end = begin + sums[step.chunk][1 if step.backward else 0]
-            end += hop if problem.transfer_blocks and goes_on else 0
-            first_use = not step.backward and step.micro_batch == 0
+                way = 0 if problem.transfer_blocks else way_ns(problem, source, own[s])
+                begin = max(begin, fed + way)
+            forward, backward, weight = sums[step.chunk][0], sums[step.chunk][1], sums[step.chunk][5]
+            end = begin + (forward, backward, backward - weight, weight)[step.kind]
+            if problem.transfer_blocks and step.kind != PassKind.WEIGHT:
+                end += way_ns(problem, step.chunk + (-1 if step.backward else 1), own[s])
+            first_use = step.kind == PassKind.FORWARD and step.micro_batch == 0
             if first_use and problem.gather_overlaps and sums[step.chunk][3]:
                 end = max(end, gathered[step.chunk] + problem.gather_bucket_ns)
-            key = (step.backward, step.chunk, step.micro_batch)
-            starts[key], ends[key], clock[s] = begin, end, end
+            if step.kind != PassKind.WEIGHT:
+                ends[step.backward, step.chunk, step.micro_batch] = end
+            lasts[step.chunk], clock[s] = (begin, end), end
             waiting[s] += 1
-    finished = list(clock)
-    for s in range(p):
-        reduced = 0 if problem.reduce_overlaps else clock[s]
-        for c in reversed(range(s, count, p)):
-            if problem.reduce_overlaps and sums[c][4]:
-                key = (True, c, m - 1)
-                reduced = max(reduced, starts[key]) + sums[c][4]
-                reduced = max(reduced, ends[key] + problem.reduce_bucket_ns)
-            else:
-                reduced += sums[c][4]
-        finished[s] = max(clock[s], reduced)
+    finished = [max(clock[s], reduced_ns(problem, sums, lasts, own[s], done_ns=clock[s])) for s in range(p)]
     makespan: int = max(*finished, max(finished[0], finished[-1]) + problem.tied_ns)
     return makespan
 
 
-def _durations(chunk: Chunk) -> list[tuple[int, int, int, int, int]]:
+def way_ns(problem: PipelineProblem, chunk: int, here: range) -> int:
+    """Return an activation's way between a stage's chunks and another chunk, 0 where there is none."""
+    nowhere = not 0 <= chunk < problem.shape.num_chunks
+    return 0 if nowhere or chunk in here or problem.shape.num_stages == 1 else problem.transfer_ns
+
+
+def reduced_ns(
+    problem: PipelineProblem,
+    sums: list[list[int]],
+    lasts: dict[int, tuple[int, int]],
+    chunks: range,
+    *,
+    done_ns: int,
+) -> int:
+    """Return when a stage's gradients are reduced; ``lasts`` are starts and ends of chunks' last passes."""
+    reduced = 0 if problem.reduce_overlaps else done_ns
+    for c in reversed(chunks):
+        if problem.reduce_overlaps and sums[c][4]:
+            start, done = lasts[c]
+            reduced = max(reduced, start) + sums[c][4]
+            reduced = max(reduced, done + problem.reduce_bucket_ns)
+        else:
+            reduced += sums[c][4]
+    return reduced
+
+
+def _durations(chunk: Chunk) -> list[tuple[int, int, int, int, int, int]]:
     part = chunk.fixed
-    fixed = (part.forward_ns, part.backward_ns, part.optimizer_ns, part.gather_ns, part.reduce_ns)
+    fixed = (
+        part.forward_ns,
+        part.backward_ns,
+        part.optimizer_ns,
+        part.gather_ns,
+        part.reduce_ns,
+        part.weight_ns,
+    )
     layers = zip(chunk.layers, chunk.classes, strict=True)
     return [
         fixed,
         *(
-            (one.forward_ns, one.backward_ns, of.optimizer_ns, of.gather_ns, of.reduce_ns)
+            (one.forward_ns, one.backward_ns, of.optimizer_ns, of.gather_ns, of.reduce_ns, one.weight_ns)
             for one, of in layers
         ),
     ]

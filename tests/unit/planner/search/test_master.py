@@ -9,11 +9,12 @@ from planner.cost.replay import replay
 from planner.search.master import Excluded, Solution, serial_ns, solve
 from planner.search.solver import WorkLimits
 from planner.strategy import RecomputeMode
+from tests.unit.planner.cost.problems import ALTERNATING
 from tests.unit.planner.search.oracle import best_plan, small_problems
 
 
 @settings(max_examples=400, deadline=None)
-@given(small_problems())
+@given(small_problems(schedules=ALTERNATING))
 def test_the_master_finds_the_best_plan(problem: PipelineProblem) -> None:
     best, solution = best_plan(problem), solve(problem)
     if best.makespan_ns is None:
@@ -30,7 +31,7 @@ def test_the_master_finds_the_best_plan(problem: PipelineProblem) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(small_problems())
+@given(small_problems(schedules=ALTERNATING))
 def test_what_the_master_answers_is_a_plan_that_fits(problem: PipelineProblem) -> None:
     solution = solve(problem)
     if not isinstance(solution, Solution):
@@ -45,7 +46,7 @@ def test_what_the_master_answers_is_a_plan_that_fits(problem: PipelineProblem) -
 
 
 @settings(max_examples=200, deadline=None)
-@given(small_problems(), st.integers(-20, 20))
+@given(small_problems(schedules=ALTERNATING), st.integers(-20, 20))
 def test_a_cutoff_rules_out_exactly_what_is_slower(problem: PipelineProblem, distance: int) -> None:
     best = best_plan(problem).makespan_ns
     cutoff = (best or 0) + distance
@@ -57,14 +58,14 @@ def test_a_cutoff_rules_out_exactly_what_is_slower(problem: PipelineProblem, dis
 
 
 @settings(max_examples=50, deadline=None)
-@given(small_problems())
+@given(small_problems(schedules=ALTERNATING))
 def test_the_same_layout_gets_the_same_answer(problem: PipelineProblem) -> None:
     assert solve(problem) == solve(problem)
 
 
 @pytest.mark.parametrize("work", [0.0, 1e-4])
 @settings(max_examples=100, deadline=None)
-@given(problem=small_problems())
+@given(problem=small_problems(schedules=ALTERNATING))
 def test_a_search_cut_short_claims_no_more_than_it_knows(work: float, problem: PipelineProblem) -> None:
     best = best_plan(problem).makespan_ns
     solution = solve(problem, limits=WorkLimits(deterministic_seconds=work))

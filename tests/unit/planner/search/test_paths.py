@@ -12,6 +12,7 @@ from planner.search.orders import (
     compact_shape,
     forwards_before_first_backward,
     forwards_by_turn,
+    kept_at_first_backward,
 )
 from planner.search.paths import stage_paths
 from tests.unit.planner.cost.problems import ALTERNATING, assignments, problems, shapes
@@ -20,7 +21,7 @@ from tests.unit.planner.cost.test_replay import even_problem
 
 @given(st.data())
 def test_no_path_is_longer_than_the_step(data: st.DataObject) -> None:
-    problem = data.draw(problems(schedules=ALTERNATING))
+    problem = data.draw(problems())
     costs = chunk_costs(problem, data.draw(assignments(problem)))
     makespan = replay(problem, costs).makespan_ns
     for stage in range(problem.shape.num_stages):
@@ -51,7 +52,18 @@ def test_counts_by_arithmetic_are_those_of_a_walk(shape: PipelineShape, data: st
         assert counted(shape, passes) == walked
 
 
-@given(shapes(max_micro_batches=40, schedules=ALTERNATING))
+@given(shapes(max_micro_batches=14))
+def test_what_is_kept_at_the_first_gradient_is_what_a_walk_counts(shape: PipelineShape) -> None:
+    for stage in range(shape.num_stages):
+        kept = [0] * shape.virtual_stages
+        for step in stage_orders(shape)[stage]:
+            if step.backward:
+                break
+            kept[shape.turn_of(step.chunk)] += 1
+        assert kept_at_first_backward(shape, stage) == kept
+
+
+@given(shapes(max_micro_batches=60))
 def test_fewer_micro_batches_have_the_same_memory_moments(shape: PipelineShape) -> None:
     for stage in range(shape.num_stages):
         assert set(memory_moments(compact_shape(shape), stage)) == set(memory_moments(shape, stage))

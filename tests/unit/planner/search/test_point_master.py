@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 from planner.cost.pipeline import PipelineProblem, chunk_costs, stage_peak_bytes
 from planner.search.master import Excluded, Solution
 from planner.search.point_master import solve_evenly
-from tests.unit.planner.cost.problems import ALTERNATING, problems
+from tests.unit.planner.cost.problems import problems
 from tests.unit.planner.cost.test_replay import longest_path_ns
 from tests.unit.planner.search.enumeration import every_even_split
 
-interleaved = problems(max_stages=3, max_layers=8, max_options=2, schedules=ALTERNATING).filter(
-    lambda problem: problem.shape.virtual_stages > 1
+several_chunks = problems(max_stages=3, max_layers=8, max_options=2).filter(
+    lambda problem: problem.shape.virtual_stages > 1 or problem.shape.schedule.splits_backward
 )
 
 
@@ -27,7 +27,7 @@ def best_even_split_ns(problem: PipelineProblem) -> int | None:
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
-@given(problem=interleaved)
+@given(problem=several_chunks)
 def test_no_even_split_is_faster(problem: PipelineProblem) -> None:
     best = best_even_split_ns(problem)
     solved = solve_evenly(problem)
@@ -40,7 +40,7 @@ def test_no_even_split_is_faster(problem: PipelineProblem) -> None:
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
-@given(problem=interleaved, data=st.data())
+@given(problem=several_chunks, data=st.data())
 def test_a_cutoff_rules_out_exactly_what_is_slower(problem: PipelineProblem, data: st.DataObject) -> None:
     best = best_even_split_ns(problem)
     assume(best is not None)
@@ -54,6 +54,6 @@ def test_a_cutoff_rules_out_exactly_what_is_slower(problem: PipelineProblem, dat
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
-@given(problem=interleaved)
+@given(problem=several_chunks)
 def test_the_same_layout_gets_the_same_answer(problem: PipelineProblem) -> None:
     assert solve_evenly(problem) == solve_evenly(problem)

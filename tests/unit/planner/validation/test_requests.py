@@ -1,7 +1,8 @@
 import pytest
 
 from planner.framework import FULL_RECOMPUTE, NO_RECOMPUTE, SELECTIVE_RECOMPUTE
-from planner.strategy import Recompute
+from planner.strategy import Recompute, Schedule, ScheduleName
+from planner.validation.evaluation import Evaluator
 from planner.validation.requests import question_of
 from planner.validation.rows import UnusableRow
 from tests.unit.planner.validation.published import row
@@ -112,12 +113,32 @@ def test_a_framework_that_spreads_layers_itself_is_left_to() -> None:
         ({"recompute": "selective: dance"}, "recomputation selective: dance is not priced yet"),
         ({"recompute": "full, 5 layers"}, "recomputation full, 5 layers is not priced yet"),
         ({"offload": "full"}, "offload is not priced yet"),
-        ({"notes": "schedule=zbv; made up"}, "schedule zbv is not priced yet"),
+        ({"notes": "schedule=dance; made up", "pp": "2", "dp": ""}, "schedule dance is not known"),
+        ({"notes": "schedule=zbv; made up", "pp": "2", "seq_len": ""}, "no seq_len"),
     ],
 )
 def test_a_plan_that_cannot_be_priced_is_refused(cells: dict[str, str], reason: str) -> None:
     with pytest.raises(UnusableRow, match=reason):
         question_of(row(**cells))
+
+
+@pytest.mark.parametrize(
+    ("word", "vpp", "name"),
+    [
+        ("zbv", "2", ScheduleName.ZB_V),
+        ("zb-h1", "1", ScheduleName.ZB_H1),
+        ("dualpipev", "2", ScheduleName.DUALPIPE_V),
+        ("gpipe", "1", ScheduleName.GPIPE),
+    ],
+)
+def test_a_schedule_that_the_notes_name_is_predicted(word: str, vpp: str, name: ScheduleName) -> None:
+    notes = f"schedule={word}; made up"
+    question = question_of(row(pp="2", dp="2", vpp=vpp, notes=notes, framework="Primus (Megatron)"))
+    assert question.plan.schedule == Schedule(name=name, virtual_stages=int(vpp))
+    usual = question_of(row(pp="2", dp="2", framework="Primus (Megatron)"))
+    evaluator = Evaluator()
+    found, plain = (evaluator.prediction(asked) for asked in (question, usual))
+    assert found != plain
 
 
 def test_modules_to_recompute_are_read_by_megatrons_words() -> None:
