@@ -29,23 +29,31 @@ class ScheduleName(StrEnum):
     @property
     def fewest_chunks(self) -> int:
         """The fewest chunks per stage that it runs."""
-        looped = self in {ScheduleName.INTERLEAVED, ScheduleName.BREADTH_FIRST}
-        return 2 if looped or self.folds else 1
+        return _CHUNKS[self][0]
 
     @property
     def most_chunks(self) -> int | None:
         """The most chunks per stage that it runs; None for as many as there are layers."""
-        if self.folds:
-            return 2
-        return 1 if self in {ScheduleName.GPIPE, ScheduleName.ONE_FORWARD_ONE_BACKWARD} else None
+        return _CHUNKS[self][1]
 
     def runs(self, virtual_stages: int) -> bool:
         """Whether it runs so many chunks per stage."""
-        return self.fewest_chunks <= virtual_stages <= (self.most_chunks or virtual_stages)
+        fewest, most = _CHUNKS[self]
+        return fewest <= virtual_stages and (most is None or virtual_stages <= most)
 
 
 _FOLDED = frozenset({ScheduleName.ZB_V, ScheduleName.DUALPIPE_V})
 _SPLIT = _FOLDED | {ScheduleName.ZB_H1}
+_CHUNKS: Mapping[ScheduleName, tuple[int, int | None]] = {
+    ScheduleName.GPIPE: (1, 1),
+    ScheduleName.ONE_FORWARD_ONE_BACKWARD: (1, 1),
+    ScheduleName.INTERLEAVED: (2, None),
+    ScheduleName.BREADTH_FIRST: (2, None),
+    ScheduleName.ZB_H1: (1, None),
+    ScheduleName.ZB_V: (2, 2),
+    ScheduleName.DUALPIPE_V: (2, 2),
+}
+"""The fewest and the most chunks per stage of each schedule."""
 
 
 class ZeroStage(IntEnum):

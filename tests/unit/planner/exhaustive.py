@@ -30,6 +30,7 @@ from planner.strategy import (
     Layout,
     Mesh,
     Recompute,
+    RecomputeMode,
     Schedule,
     ScheduleName,
     Sharding,
@@ -113,7 +114,8 @@ def _taken_ns(problem: PipelineProblem, assignment: Assignment, best: int | None
     stages, passes = problem.shape.num_stages, problem.shape.num_micro_batches
     # A stage runs its own passes one after the other: most plans need no replay to be seen to be slow.
     busiest = max(
-        sum(cost.forward_ns + cost.backward_ns for cost in costs[stage::stages]) for stage in range(stages)
+        sum(cost.forward_ns + cost.backward_ns for cost in costs[problem.shape.own(stage)])
+        for stage in range(stages)
     )
     if best is not None and passes * busiest >= best:
         return None
@@ -275,5 +277,9 @@ def _recomputations(asked: Open) -> Iterator[tuple[Recompute, ...]]:
     modes = tuple(option for option in framework.recompute if fixed is None or fixed in {option, option.mode})
     if framework.recompute_grain is Grain.LAYER:
         yield modes
+        # Some schedules do not go with every mode.
+        rest = tuple(mode for mode in modes if mode.mode is not RecomputeMode.FULL)
+        if rest and rest != modes:
+            yield rest
     else:
         yield from ((mode,) for mode in modes)
