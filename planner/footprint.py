@@ -29,6 +29,8 @@ class Footprint:
     pipelined_kept_fraction: float = 0.0
     """What the passes of a pipeline keep beyond their tensors, as a share: blocks of several micro-batches
     are freed in another order than they were taken in."""
+    pipelined_gathered_share: float = 1.0
+    """Share of the gathered inputs that the passes of a pipeline keep, on average over releases."""
     further_groups: float = 0
     """Process groups with communicators of their own beside those of the mesh's axes."""
     fragmentation_fraction: float = 0.03

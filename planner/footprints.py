@@ -31,6 +31,10 @@ FOOTPRINT_EFFECTS: Final[Mapping[str, Effect]] = MappingProxyType(
             unit="share",
             meaning="what passes of a pipeline keep beyond their tensors: blocks freed out of order",
         ),
+        "pipelined_gathered_share": Effect(
+            unit="share",
+            meaning="of gathered inputs, what passes of a pipeline keep on average over releases",
+        ),
         "further_groups": Effect(
             unit="communicators", meaning="process groups beside those of the mesh's axes"
         ),
@@ -112,17 +116,18 @@ FOOTPRINTS: Final[tuple[FootprintParameter, ...]] = (
     *_of("deepspeed", DEEPSPEED, upcast_gradient_bytes=4),
     *_of("deepspeed", SAILOR, buffer_bytes=DEEPSPEED_BUFFER_BYTES),
     *_of("deepspeed", GUESS, state_error=0.05, transient_error=0.15),
-    # Runs do not say whether gathered inputs are kept (tp_recompute_allgather, which came in between):
-    # the peak is that of keeping them, the interval reaches down to that of gathering them again.
+    # Runs do not say whether gathered inputs are kept (tp_recompute_allgather, which came in between): peaks
+    # lie between, nearer to keeping them; intervals reach down to gathering them again, up to keeping all.
     *_of(
         "nanotron",
         NANOTRON,
         unsure_gathered_inputs=1.0,
         shard_copy_bytes=4,
         replica_bucket_bytes=2,
-        pipelined_kept_fraction=0.07,
+        pipelined_kept_fraction=0.14,
+        pipelined_gathered_share=0.7,
         state_error=0.02,
-        transient_error=0.09,
+        transient_error=0.1,
     ),
 )
 """All of them; a program's own come before those of what it is based on."""

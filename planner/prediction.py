@@ -297,7 +297,9 @@ def _stage_memory(plan: PlayedPlan, stage: int) -> StageMemory:
     width = STANDARD_DEVIATIONS * hypot(
         footprint.state_error * states, footprint.transient_error * (transient + breakdown.framework)
     )
-    less = hypot(width, footprint.unsure_gathered_inputs * _gathered_inputs(plan, stage, moment))
+    unsure = footprint.unsure_gathered_inputs * _gathered_inputs(plan, stage, moment)
+    share = footprint.pipelined_gathered_share if plan.problem.shape.num_stages > 1 else 1.0
+    less, more = hypot(width, unsure), hypot(width, unsure * (1 / share - 1))
     capacity = plan.costs(stage).capacity_bytes
     return StageMemory(
         stage=stage,
@@ -306,7 +308,7 @@ def _stage_memory(plan: PlayedPlan, stage: int) -> StageMemory:
         peak_allocated_bytes=states + transient,
         capacity_bytes=capacity,
         fits=peak <= capacity,
-        interval_bytes=(max(peak - less, 0.0), peak + width),
+        interval_bytes=(max(peak - less, 0.0), peak + more),
         breakdown_bytes=breakdown,
     )
 

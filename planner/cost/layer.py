@@ -120,6 +120,8 @@ class LayerClock(Generic[Timed, Amount]):
     contention_fraction: float = CONTENTION_FRACTION
     kept_fraction: float = 0.0
     """What passes keep on this mesh beyond their tensors, as a share."""
+    gathered_share: float = 1.0
+    """Of gathered inputs, what passes keep on this mesh where the framework keeps them."""
 
     def passes(self, layer: Layer, cut: Cut) -> LayerPasses[Amount]:
         """Return both passes of a layer cut this way."""
@@ -166,7 +168,7 @@ class LayerClock(Generic[Timed, Amount]):
         """Return what gathered inputs take beyond their shards, where the framework saves them gathered."""
         if not self.framework.saves_gathered_inputs:
             return 0.0
-        beyond = 1 - 1 / passes.cut.tensor_parallel
+        beyond = self.gathered_share * (1 - 1 / passes.cut.tensor_parallel)
         return sum(
             op.payload_bytes * beyond
             for op in passes.operators

@@ -369,6 +369,7 @@ class CostModel:
             added_launch_seconds=self._added_launch_seconds(mesh),
             crossing_seconds=framework.pace.crossing_seconds * further_nodes(self.group, mesh),
             kept_fraction=framework.footprint.pipelined_kept_fraction if is_pipelined else 0.0,
+            gathered_share=framework.footprint.pipelined_gathered_share if is_pipelined else 1.0,
             contention_fraction=self.facts.contention_fraction,
             host=self.host and self.host.on(mesh),
         )
