@@ -52,6 +52,8 @@ class SweptLayer:
 
     def without_experts(self) -> "SweptLayer":
         """Return the layer without what its routed experts run."""
+        if not any(op.module in ROUTED for op in self._small):
+            return self
         rest = copy(self)
         rest._small, rest._large = (  # noqa: SLF001 - of the same class
             tuple(op for op in operators if op.module not in ROUTED)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from planner.cost.pipeline import PipelineProblem
 from planner.search.box import Box, narrow
-from planner.search.capacity import fits_at_all, most_layers
+from planner.search.capacity import even_chunks_fit, fits_at_all, in_order, most_layers
 from planner.search.rows import fewest_layers, fixed_parts
 from planner.search.shares import gpipe_shares, pipeline_shares, through_shares
 from planner.strategy import ScheduleName
@@ -67,11 +67,11 @@ def _bound(problem: PipelineProblem, rows: "_Rows") -> int:
 def rules_out(problem: PipelineProblem, within_ns: int) -> bool:
     """Whether no assignment takes at most ``within_ns``, as far as whole layers of stages show it.
 
-    Sees what the bounds do not: that layers are whole and that memory caps them, stage by stage. Rules
-    out nothing where layers differ.
+    Sees what the bounds do not: that layers are whole and that memory caps them, stage by stage. Where
+    layers differ only chunks of as many layers, or one apart, count as assignments of several chunks.
     """
     if not problem.is_uniform:
-        return False
+        return _rules_out_in_order(problem, within_ns)
     capacity = most_layers(problem)
     if capacity is None:
         return True
@@ -87,6 +87,15 @@ def rules_out(problem: PipelineProblem, within_ns: int) -> bool:
     box = Box(low=low, high=np.array(capacity, dtype=np.int64))
     whole_weights, whole_limits = np.floor(weights).astype(np.int64), np.ceil(limits).astype(np.int64)
     return narrow(box, whole_weights, whole_limits, problem.num_layers) is None
+
+
+def _rules_out_in_order(problem: PipelineProblem, within_ns: int) -> bool:
+    """Whether no stages of consecutive layers take at most so long: each has time for some passes only."""
+    rows = _through_rows(problem, _facts(problem))
+    rooms = (within_ns * (1 + SAFETY) - rows.constants) / problem.shape.num_micro_batches
+    if problem.shape.virtual_stages == 1:
+        return in_order(problem, rooms_ns=rooms.tolist()) is None
+    return not even_chunks_fit(problem, rooms_ns=rooms.tolist())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,11 +1,18 @@
 """How many layers each stage can hold at all: a bound from its most frugal way to run them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
 
 from planner.cost.pipeline import FixedPart, PipelineProblem
 from planner.cost.schedules import warm_up_passes
 from planner.search.orders import forwards_before_first_backward, kept_at_first_backward
 from planner.search.rows import fewest_layers, fixed_parts
+
+Whole = NDArray[np.int64]
 
 
 def fits_at_all(problem: PipelineProblem, *, any_schedule: bool = False) -> bool:
@@ -20,27 +27,109 @@ def fits_at_all(problem: PipelineProblem, *, any_schedule: bool = False) -> bool
     return in_order(problem) is not None
 
 
-def in_order(problem: PipelineProblem) -> list[int] | None:
+def even_chunks_fit(problem: PipelineProblem, *, rooms_ns: Sequence[float] | None = None) -> bool:
+    """Whether chunks of as many layers, or one apart, may fit: False only where no such chunks do.
+
+    Looks at the moment of each stage's first backward pass. ``rooms_ns`` are the longest passes of counted
+    layers that each stage has time for, with one micro-batch. Every chunk begins as small as it can be, at
+    the place in the chain where its layers take least; what is left holds so many layers more.
+    """
+    shape, parts = problem.shape, fixed_parts(problem)
+    places = _places(problem)
+    saved, static, work = _prefixes(problem)
+    working = min(option.working_bytes for layers in problem.classes for option in layers.options)
+    most = 0
+    for stage in range(shape.num_stages):
+        own = range(stage, shape.num_chunks, shape.num_stages)
+        kept = forwards_by_turn(shape, forwards_before_first_backward(shape, stage))
+        busy = working if places[own[-1]].fewest else 0
+        room = problem.limit_bytes - problem.base_bytes - max(parts[own[-1]].working_bytes, busy)
+        room_ns = np.inf if rooms_ns is None else rooms_ns[stage]
+        least, least_ns, further = problem.limit_bytes, np.inf, 0
+        for chunk, count in zip(own, kept, strict=True):
+            place, held = places[chunk], static + count * saved
+            room -= parts[chunk].static_bytes + count * parts[chunk].saved_bytes
+            room -= int((held[place.starts + place.fewest] - held[place.starts]).min())
+            room_ns -= float((work[place.starts + place.fewest] - work[place.starts]).min())
+            within = slice(int(place.starts[0]), int(place.starts[-1]) + place.most + 1)
+            least = min(least, int(np.diff(held[within]).min()))
+            least_ns = min(least_ns, float(np.diff(work[within]).min()))
+            further += place.most - place.fewest
+            most += place.fewest
+        if room < 0 or room_ns < 0:
+            return False
+        most += int(min(further, room // max(least, 1), room_ns // max(least_ns, 1.0)))
+    return most >= problem.num_layers
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Place:
+    """Where a chunk may begin in the chain, and how many layers it may hold."""
+
+    starts: NDArray[np.int64]
+    fewest: int
+    most: int
+
+
+def _places(problem: PipelineProblem) -> list[_Place]:
+    sizes = chunk_sizes(problem)
+    earliest = accumulate((low for low, _ in sizes), initial=0)
+    latest = accumulate((high for _, high in sizes), initial=0)
+    return [
+        _Place(
+            starts=np.arange(first, max(min(last, problem.num_layers - low), first) + 1),
+            fewest=low,
+            most=high,
+        )
+        for (low, high), first, last in zip(sizes, earliest, latest, strict=False)
+    ]
+
+
+def chunk_sizes(problem: PipelineProblem) -> list[tuple[int, int]]:
+    """Return the fewest and most layers of each of several chunks; those of the ends may be fewer."""
+    total, count = problem.num_layers, problem.shape.num_chunks
+    most, fewest = -(-total // max(count - 2, 1)), fewest_layers(problem)
+    inner = [(max(total // count, fewest[chunk]), most) for chunk in range(1, count - 1)]
+    return [(fewest[0], most), *inner, (fewest[-1], most)]
+
+
+def _prefixes(problem: PipelineProblem) -> tuple[Whole, Whole, Whole]:
+    """Return least saved bytes, static bytes and least passes of the first 0, 1, 2, ... layers."""
+    figures = [
+        [min(option.saved_bytes for option in layers.options) for layers in problem.classes],
+        [layers.static_bytes for layers in problem.classes],
+        [min(o.forward_ns + o.backward_ns for o in layers.options) for layers in problem.classes],
+    ]
+    of_layers = np.array(figures, dtype=np.int64)[:, list(problem.sequence)]
+    saved, static, work = np.concatenate((np.zeros((3, 1), dtype=np.int64), of_layers.cumsum(axis=1)), axis=1)
+    return saved, static, work
+
+
+def in_order(problem: PipelineProblem, *, rooms_ns: Sequence[float] | None = None) -> list[int] | None:
     """Return how many layers each stage of one chunk holds when stages are filled in turn; None if not all.
 
     A stage that holds some consecutive layers can hold fewer of them, so this finds a way where there is
-    one, with each layer run its most frugal way.
+    one, with each layer run its most frugal way, and its quickest. ``rooms_ns`` are the longest passes of
+    counted layers that each stage has time for, with one micro-batch.
     """
     counts: list[int] = []
     parts, fewest = fixed_parts(problem), fewest_layers(problem)
+    quickest = [min(o.forward_ns + o.backward_ns for o in layers.options) for layers in problem.classes]
     start = 0
     for stage, part in enumerate(parts):
         kept = forwards_before_first_backward(problem.shape, stage)
         room = problem.limit_bytes - problem.base_bytes - part.static_bytes - kept * part.saved_bytes
         last = problem.num_layers - sum(fewest[stage + 1 :])
         count, busy = 0, part.working_bytes
-        if room < busy:
+        room_ns = float("inf") if rooms_ns is None else rooms_ns[stage]
+        if room < busy or room_ns < 0:
             return None
         while start + count < last:
             saved, working, static = _least_bytes(problem, problem.sequence[start + count], kept)
             busy = max(busy, working)
             room -= static + saved
-            if room < busy:
+            room_ns -= quickest[problem.sequence[start + count]]
+            if room < busy or room_ns < 0:
                 break
             count += 1
         if count < fewest[stage]:

@@ -16,7 +16,7 @@ import numpy as np
 from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs, stage_peak_bytes
 from planner.cost.steady import play_step
 from planner.search.bounds import lower_bound_ns
-from planner.search.capacity import fits_at_all
+from planner.search.capacity import even_chunks_fit, fits_at_all
 from planner.search.master import Excluded, Solution
 from planner.search.memory_rows import memory_rows
 from planner.search.paths import stage_paths
@@ -42,7 +42,8 @@ def solve_in_order(
     both ends perhaps fewer. ``limits`` may end it before the proof.
     """
     bound = lower_bound_ns(problem)
-    if bound is None or not fits_at_all(problem):
+    several = problem.shape.virtual_stages > 1
+    if bound is None or not (even_chunks_fit(problem) if several else fits_at_all(problem)):
         return Excluded(lower_bound_ns=None)
     if cutoff_ns is not None and bound > cutoff_ns:
         return Excluded(lower_bound_ns=bound)

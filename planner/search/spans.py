@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from planner.cost.critical_path import PathCounts
 from planner.cost.pipeline import LayerClass, PipelineProblem
+from planner.search.capacity import chunk_sizes
 from planner.search.orders import forwards_before_first_backward
 from planner.search.rows import Integers, fewest_layers
 from planner.search.stage import techniques, undominated
@@ -211,12 +212,10 @@ class SpanFinder:
         return start[kept], end[kept]
 
     def _sizes(self, chunk: int, fewest: int) -> tuple[int, int]:
-        """Return the fewest and most layers of a chunk; those of the ends may be fewer than the others'."""
-        total, count = self._problem.num_layers, self._problem.shape.num_chunks
+        """Return the fewest and most layers of a chunk."""
         if self._problem.shape.virtual_stages == 1:
-            return fewest, total
-        most = -(-total // max(count - 2, 1))
-        return (fewest if chunk in {0, count - 1} else max(total // count, fewest)), most
+            return fewest, self._problem.num_layers
+        return chunk_sizes(self._problem)[chunk]
 
     def _per_class(self, spans: Spans) -> Integers:
         """Return how many layers of each class each span holds: [span, class]."""

@@ -1,16 +1,22 @@
 """Layers of several classes keep their order, and no way to split and run them is faster than the answer."""
 
+from itertools import islice
+
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from planner.cost.pipeline import PipelineProblem, chunk_costs, stage_peak_bytes
-from planner.search.bounds import lower_bound_ns
+from planner.search.bounds import lower_bound_ns, rules_out
+from planner.search.capacity import even_chunks_fit
 from planner.search.master import Excluded, Solution
 from planner.search.span_master import solve_in_order
 from tests.unit.planner.cost.test_replay import longest_path_ns
+from tests.unit.planner.search.enumeration import every_assignment
 from tests.unit.planner.search.oracle import best_plan, small_mixed_problems
 
 SLOW = [HealthCheck.filter_too_much, HealthCheck.too_slow]
+MOST_CHUNKS = 4
+"""Chunks of a problem all of whose plans are tried one by one."""
 mixed = small_mixed_problems()
 one_chunk = mixed.filter(lambda problem: problem.shape.virtual_stages == 1)
 several_chunks = mixed.filter(lambda problem: problem.shape.virtual_stages > 1)
@@ -76,6 +82,17 @@ def test_a_cutoff_rules_out_exactly_what_is_slower(problem: PipelineProblem, dat
     if isinstance(solved, Excluded):
         assert solved.lower_bound_ns is not None
         assert cutoff < solved.lower_bound_ns <= best
+
+
+@settings(max_examples=60, suppress_health_check=SLOW)
+@given(problem=mixed.filter(lambda problem: problem.shape.num_chunks <= MOST_CHUNKS))
+def test_no_plan_that_is_considered_is_ruled_out(problem: PipelineProblem) -> None:
+    stages = range(problem.shape.num_stages)
+    for assignment in islice(every_assignment(problem), 100):
+        costs = chunk_costs(problem, assignment)
+        if all(stage_peak_bytes(problem, costs, stage) <= problem.limit_bytes for stage in stages):
+            assert not rules_out(problem, longest_path_ns(problem, costs))
+            assert problem.shape.virtual_stages == 1 or even_chunks_fit(problem)
 
 
 @settings(max_examples=20, suppress_health_check=SLOW)
