@@ -96,7 +96,8 @@ class ReplicaFloors:
             update += total(
                 share.gather_per_step(holding.trained.parameters) for holding, share in parts
             ).nanoseconds
-        if not framework.overlaps_gradient_reduction:
+        # What ends on another stage is not followed by the first one's reductions.
+        if not framework.overlaps_gradient_reduction and not framework.splits_backward:
             update += total(share.reduction_per_step(holding.reduced) for holding, share in parts).nanoseconds
         return Traffic(shares=tuple(shares), update_ns=update)
 

@@ -91,6 +91,8 @@ def rules_out(problem: PipelineProblem, within_ns: int) -> bool:
 
 def _rules_out_in_order(problem: PipelineProblem, within_ns: int) -> bool:
     """Whether no stages of consecutive layers take at most so long: each has time for some passes only."""
+    if problem.shape.schedule.splits_backward:
+        return False
     rows = _through_rows(problem, _facts(problem))
     rooms = (within_ns * (1 + SAFETY) - rows.constants) / problem.shape.num_micro_batches
     if problem.shape.virtual_stages == 1:

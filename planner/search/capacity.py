@@ -40,8 +40,8 @@ def even_chunks_fit(problem: PipelineProblem, *, rooms_ns: Sequence[float] | Non
     working = min(option.working_bytes for layers in problem.classes for option in layers.options)
     most = 0
     for stage in range(shape.num_stages):
-        own = range(stage, shape.num_chunks, shape.num_stages)
-        kept = forwards_by_turn(shape, forwards_before_first_backward(shape, stage))
+        own = range(shape.num_chunks)[shape.own(stage)]
+        kept = kept_at_first_backward(shape, stage)
         busy = working if places[own[-1]].fewest else 0
         room = problem.limit_bytes - problem.base_bytes - max(parts[own[-1]].working_bytes, busy)
         room_ns = np.inf if rooms_ns is None else rooms_ns[stage]

@@ -42,7 +42,7 @@ def solve_in_order(
     both ends perhaps fewer. ``limits`` may end it before the proof.
     """
     bound = lower_bound_ns(problem)
-    several = problem.shape.virtual_stages > 1
+    several = problem.shape.virtual_stages > 1 and not problem.shape.schedule.splits_backward
     if bound is None or not (even_chunks_fit(problem) if several else fits_at_all(problem)):
         return Excluded(lower_bound_ns=None)
     if cutoff_ns is not None and bound > cutoff_ns:
