@@ -25,6 +25,8 @@ class ProfileCheck:
     name: str
     device: str
     rows: int
+    has_device: bool
+    """Whether it is known on what the rows were measured."""
     rows_left_out: tuple[LeftOut, ...]
     device_left_out: tuple[LeftOut, ...]
 
@@ -42,6 +44,7 @@ def check_profile(profile: Profile, *, others: Sequence[Profile] | None = None) 
         name=profile.name,
         device=profile.device,
         rows=profile.num_rows,
+        has_device=device is not None,
         rows_left_out=rows_left_out,
         device_left_out=device_left_out,
     )

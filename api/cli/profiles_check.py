@@ -38,6 +38,16 @@ def command(names: Sequence[str], as_json: bool) -> None:  # noqa: FBT001 - a fl
             ("profile", "figure", "left out", "rows", "median error", "90 % below", "bias"),
             [row for check in checks for row in _rows(check)],
         )
+        for check in checks:
+            if check.rows and not check.rows_left_out:
+                click.echo(f"{check.name}: {_why_nothing(check)}", err=True)
+
+
+def _why_nothing(check: ProfileCheck) -> str:
+    """Say why no row of a profile could be found from others."""
+    if check.has_device:
+        return "no row lies between others of its kind"
+    return f"{check.device} is no known device, and facts.device does not say how much memory it has"
 
 
 def _profiles(names: Sequence[str]) -> tuple[Profile, ...]:

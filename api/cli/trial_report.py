@@ -42,7 +42,11 @@ def trial_report(result: Document, measured: Document, *, planned_device: str) -
         "parts": parts,
         "memory": memory,
         "numerics": measured["numerics"],
-        "explanation": [*_time_words(parts, measured), *_memory_words(memory, measured["stages"])],
+        "explanation": [
+            *_time_words(parts, measured),
+            *_memory_words(memory, measured["stages"]),
+            *_host_words(prediction, measured),
+        ],
         "warnings": list(_warnings(result, measured, planned_device)),
         "request": result["request"],
         "plan": result["plan"],
@@ -135,6 +139,18 @@ def _memory_words(memory: Sequence[Document], stages: Sequence[Document]) -> Ite
             f"{format_bytes(furthest['measured_bytes'])} measured"
         )
         yield words + (_place_of_peak(stages[furthest["stage"]]) if noun == "peak" else "")
+
+
+def _host_words(prediction: Document, measured: Document) -> Iterator[str]:
+    """Say what rests on the hosts: measured on all ranks, predicted for each node."""
+    stages = measured["stages"]
+    of_rank = sum(stage["memory_bytes"].get("on_host", 0.0) for stage in stages) / len(stages)
+    if of_rank:
+        predicted = sum(host["memory_bytes_per_node"] for host in prediction["host"])
+        yield (
+            f"states on the host: {format_bytes(predicted)} predicted for a node, "
+            f"{format_bytes(of_rank)} measured on a rank, {format_bytes(of_rank * measured['ranks'])} on all"
+        )
 
 
 def _place_of_peak(stage: Document) -> str:

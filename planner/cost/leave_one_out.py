@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Final
 
 import numpy as np
@@ -27,6 +28,8 @@ Floats = NDArray[np.float64]
 
 LEAST_SCATTERED: Final = 3
 """Of two scattered rows neither tells the other."""
+CORE_FORMATS: Final = ((("bf16", "fp16"), ""), (("fp32",), "fp32 "))
+"""Formats of attention cores that are told apart, and what they are called."""
 TENTHS: Final = 10
 LEAST_BATCHED: Final = 2 * TENTHS
 
@@ -166,12 +169,12 @@ def _between_others(estimates: Floats, shapes: NDArray[np.int64], seconds: Float
 
 
 def _attention_errors(profile: Profile) -> Iterator[tuple[str, Floats]]:
-    for phase in (Phase.FORWARD, Phase.BACKWARD):
-        for (dims, causal), rows in core_rows([profile], dtypes=("bf16", "fp16"), phase=phase).items():
+    for phase, (dtypes, word) in product((Phase.FORWARD, Phase.BACKWARD), CORE_FORMATS):
+        for (dims, causal), rows in core_rows([profile], dtypes=dtypes, phase=phase).items():
             tables = core_tables({(dims, causal): rows})
             misses = np.concatenate([np.zeros(0), *(table.misses.ravel() for table in tables)])
             mask = "causal" if causal else "full"
-            yield f"attention {phase} {mask}, head dimension {dims // 2}", misses[~np.isnan(misses)]
+            yield f"attention {word}{phase} {mask}, head dimension {dims // 2}", misses[~np.isnan(misses)]
 
 
 def _collective_errors(profile: Profile) -> Iterator[tuple[str, Floats]]:

@@ -23,6 +23,7 @@ from profiler.trial.errors import PlanCannotRun
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 PRECISIONS = ("fp32", "tf32", "bf16")
+STATES = ("parameters", "gradients", "optimizer")
 SELECTIVE_MODULES = frozenset({"core_attention"})
 """What a layer can compute again by itself."""
 
@@ -46,6 +47,8 @@ class PlacedLayer:
     """In the chain, from 0: what its weights are drawn by."""
     layer: Layer
     recompute: Recompute
+    on_host: bool = False
+    """Whether its parameters, their gradients and the optimizer's states rest on the host."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,6 +71,11 @@ class TrialOrder:
         """Return the numbers of the chunks that a stage holds."""
         places = chunk_places(self.schedule, stages=self.mesh.pipeline_parallel)
         return tuple(number for number, (_, own) in enumerate(places) if own == stage)
+
+    @property
+    def on_host(self) -> bool:
+        """Whether states rest on the host: of all layers alike."""
+        return any(placed.on_host for placed in self.layers)
 
     @property
     def global_batch_size(self) -> int:
@@ -108,10 +116,11 @@ def _chunks(
     for number, layer in enumerate(chain):
         by_kind.setdefault(layer.kind, []).append((number, layer))
     for turn, stage in chunk_places(schedule, stages=len(stages)):
-        ranges = [_range(entry) for entry in stages[stage]["chunks"][turn]["layers"]]
+        entries = stages[stage]["chunks"][turn]["layers"]
+        ranges = [(_range(entry), _is_on_host(entry.get("offload") or {})) for entry in entries]
         yield tuple(
-            PlacedLayer(number=number, layer=layer, recompute=entry.recompute)
-            for entry in ranges
+            PlacedLayer(number=number, layer=layer, recompute=entry.recompute, on_host=on_host)
+            for entry, on_host in ranges
             for number, layer in by_kind[entry.kind][entry.first : entry.first + entry.count]
         )
 
@@ -120,9 +129,6 @@ def _range(entry: Mapping[str, Any]) -> LayerRange:
     for word in ("mesh", "sharding", "of"):
         if entry.get(word) is not None:
             raise PlanCannotRun(f"a trial runs no layers with a {word} of their own")
-    shares = [share for tiers in entry.get("offload", {}).values() for share in tiers.values()]
-    if any(shares):
-        raise PlanCannotRun("a trial runs no plan that offloads")
     recompute = entry.get("recompute", {"mode": "none"})
     return LayerRange(
         kind=entry["kind"],
@@ -132,6 +138,23 @@ def _range(entry: Mapping[str, Any]) -> LayerRange:
             mode=RecomputeMode(recompute["mode"]), modules=tuple(recompute.get("modules", ()))
         ),
     )
+
+
+def _is_on_host(offload: Mapping[str, Mapping[str, float]]) -> bool:
+    """Return whether all states of some layers rest on the host, as FSDP2 has them, or none of them.
+
+    Raises PlanCannotRun for anything else that is kept there.
+    """
+    if any(tiers.get("nvme") for tiers in offload.values()):
+        raise PlanCannotRun("a trial keeps nothing on NVMe")
+    shares = {word: tiers.get("cpu", 0.0) for word, tiers in offload.items()}
+    if shares.get("activations"):
+        raise PlanCannotRun("a trial keeps no activations on the host")
+    if {shares.get(word, 0.0) for word in STATES} not in ({0.0}, {1.0}):
+        raise PlanCannotRun(
+            "a trial keeps parameters, gradients and optimizer states on the host together and whole, or none"
+        )
+    return shares.get("parameters", 0.0) == 1.0
 
 
 def _refuse_what_is_missing(order: TrialOrder) -> None:
@@ -144,11 +167,19 @@ def _refuse_what_is_missing(order: TrialOrder) -> None:
         (order.job.parameter_dtype in {"fp32", "bf16"}, f"parameters in {order.job.parameter_dtype}"),
         (order.job.optimizer in OPTIMIZERS, f"optimizer {order.job.optimizer}"),
         (sharding.zero_stage is ZeroStage.NONE or _is_one_group(order), "states in groups of several sizes"),
+        (
+            not order.on_host or (_is_whole_on_host(order) and sharding.zero_stage >= ZeroStage.GRADIENTS),
+            "states on the host but those of all layers, sharded with their gradients (ZeRO stage 2 or 3)",
+        ),
         (all(_is_known(placed.recompute) for placed in order.layers), "recomputation of the modules named"),
     )
     for holds, what in rules:
         if not holds:
             raise PlanCannotRun(f"a trial has no {what}")
+
+
+def _is_whole_on_host(order: TrialOrder) -> bool:
+    return all(placed.on_host for placed in order.layers)
 
 
 def _is_known(recompute: Recompute) -> bool:

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -60,7 +61,8 @@ class TrialMesh:
     @property
     def is_sharded(self) -> bool:
         """Whether gradients are sharded, and so what FSDP2 does."""
-        return self.order.sharding.zero_stage >= ZeroStage.GRADIENTS and self.order.mesh.data_parallel > 1
+        has_shards = self.order.mesh.data_parallel > 1 or self.order.on_host
+        return self.order.sharding.zero_stage >= ZeroStage.GRADIENTS and has_shards
 
     @property
     def frees_gathered(self) -> bool:
@@ -176,10 +178,18 @@ def _shard(chunk: Chunk, placed: Sequence[PlacedLayer], mesh: TrialMesh) -> None
     policy = MixedPrecisionPolicy()
     if order.job.precision == "bf16" and order.job.parameter_dtype == "fp32":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    host = CPUOffloadPolicy(pin_memory=mesh.mesh.device_type == "cuda")
+    shard = partial(
+        fully_shard,
+        mesh=mesh.data_meshes,
+        reshard_after_forward=is_freed,
+        mp_policy=policy,
+        offload_policy=host if order.on_host else OffloadPolicy(),
+    )
     for module, entry in zip(chunk.layers, placed, strict=True):
         if isinstance(entry.layer, DecoderLayer):
-            fully_shard(module, mesh=mesh.data_meshes, reshard_after_forward=is_freed, mp_policy=policy)
-    fully_shard(chunk, mesh=mesh.data_meshes, reshard_after_forward=is_freed, mp_policy=policy)
+            shard(module)
+    shard(chunk)
 
 
 def refuse_uneven(placed: Sequence[PlacedLayer], order: TrialOrder) -> None:

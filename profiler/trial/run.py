@@ -265,21 +265,28 @@ def _account(trial: Trial) -> dict[str, Any]:
 
 
 def _memory(trial: Trial, backend: Backend) -> dict[str, Bytes]:
-    """Return the bytes of states and of all live tensors in one more step, and of this process."""
-    watcher = LiveBytes([part.whole for part in trial.update.parts] + trial.update.states())
+    """Return the bytes of states and of all live tensors in one more step, and of this process.
+
+    What rests on the host counts apart. A processor is its own host: there gradients, which are made on the
+    device, are taken off its peak, and an update on the host does not count among it.
+    """
+    update = trial.update
+    watcher = LiveBytes(update.kept())
     if backend.kind == "cuda":
         torch.cuda.reset_peak_memory_stats()
     with watcher:
         trial.backward()
-        peak_of_passes = _peak_bytes(watcher, backend)
-        gradients = trial.update.gradient_bytes()
-        trial.update.step()
+        gradients = update.gradient_bytes()
+        is_own_host = update.on_host and backend.kind == "cpu"
+        peak_of_passes = _peak_bytes(watcher, backend) - (gradients if is_own_host else 0.0)
+        update.step()
     return {
-        "parameters": trial.update.parameter_bytes(),
-        "gradients": gradients,
-        "optimizer": trial.update.optimizer_bytes(),
+        "parameters": update.parameter_bytes(),
+        "gradients": 0.0 if update.on_host else gradients,
+        "optimizer": update.optimizer_bytes(),
+        "on_host": update.host_bytes() + (gradients if update.on_host else 0.0),
         "peak_of_passes": peak_of_passes,
-        "peak_allocated": _peak_bytes(watcher, backend),
+        "peak_allocated": peak_of_passes if is_own_host else _peak_bytes(watcher, backend),
         "process": float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIBIBYTE),
     }
 

@@ -71,6 +71,7 @@ class Update:
         self._num_micro_batches = order.batch.num_micro_batches
         # FSDP2 gathers beside the shards: what it keeps through a step comes on top of them.
         self._gathered_times = order.sharding.gradients if mesh.is_sharded and not mesh.frees_gathered else 0
+        self.on_host = order.on_host
         is_split = order.sharding.zero_stage is ZeroStage.OPTIMIZER and self._replicas > 1
         self.parts = [
             _part(parameter, replica=mesh.replica if is_split else None, replicas=self._replicas)
@@ -119,15 +120,30 @@ class Update:
                 _all_gather(part.whole, part.owned.clone(), group=self._group)
 
     def parameter_bytes(self) -> Bytes:
-        """Return the bytes of this rank's parameters, with those that are gathered for a whole step."""
-        return float(sum(part.whole.nbytes for part in self.parts)) * (1 + self._gathered_times)
+        """Return the bytes of this rank's parameters on its device, with those gathered for a whole step."""
+        at_rest = 0 if self.on_host else 1
+        return self._shard_bytes() * (at_rest + self._gathered_times)
 
     def gradient_bytes(self) -> Bytes:
-        """Return the bytes of this rank's gradients; none after a step."""
+        """Return the bytes of this rank's gradients, wherever they rest; none after a step."""
         return float(sum(gradient.nbytes for gradient in self._gradients()))
 
     def optimizer_bytes(self) -> Bytes:
-        """Return the bytes of the optimizer's states; none before the first step."""
+        """Return the bytes of the optimizer's states on the device; none before the first step."""
+        return 0.0 if self.on_host else self._moment_bytes()
+
+    def host_bytes(self) -> Bytes:
+        """Return the bytes of parameters and optimizer's states that rest on the host."""
+        return self._shard_bytes() + self._moment_bytes() if self.on_host else 0.0
+
+    def kept(self) -> list[Tensor]:
+        """Return the tensors that the device keeps from step to step, before anything is gathered."""
+        return [] if self.on_host else [part.whole for part in self.parts] + self.states()
+
+    def _shard_bytes(self) -> Bytes:
+        return float(sum(part.whole.nbytes for part in self.parts))
+
+    def _moment_bytes(self) -> Bytes:
         return float(sum(state.nbytes for state in self.states()))
 
     def states(self) -> list[Tensor]:

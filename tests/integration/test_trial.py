@@ -23,6 +23,7 @@ CONFIG = {
     "tie_word_embeddings": False,
 }
 TOLERANCE = 0.1
+ON_HOST = json.dumps({"parameters": 1, "gradients": 1, "optimizer": 1})
 TWO_RANKS = {
     "whole replicas": ("data_parallel=2", "zero_stage=0"),
     "optimizer sharded": ("data_parallel=2", "zero_stage=1"),
@@ -36,6 +37,7 @@ TWO_RANKS = {
     "weights apart": ("pipeline_parallel=2", "schedule=zb-h1"),
     "folded, weights apart": ("pipeline_parallel=2", "schedule=zb-v"),
     "folded both ways": ("pipeline_parallel=2", "schedule=dualpipe-v"),
+    "all sharded, on the host": ("data_parallel=2", "zero_stage=3", f"offload={ON_HOST}"),
 }
 AXES = {
     "whole replicas": {"data"},
@@ -50,6 +52,7 @@ AXES = {
     "weights apart": {"pipeline"},
     "folded, weights apart": {"pipeline"},
     "folded both ways": {"pipeline"},
+    "all sharded, on the host": {"data"},
 }
 FOUR_RANKS = {
     "split and all sharded": ("data_parallel=2", "tensor_parallel=2", "zero_stage=3", "micro_batch_size=2"),
@@ -101,7 +104,7 @@ def check(report: Mapping[str, Any]) -> None:
     for stage in report["measured"]["stages"]:
         memory = stage["memory_bytes"]
         states = memory["parameters"] + memory["gradients"] + memory["optimizer"]
-        assert states < memory["peak_allocated"] < memory["process"]
+        assert states < memory["peak_allocated"] < memory["process"], memory
 
 
 @pytest.mark.parametrize("name", TWO_RANKS)
@@ -124,6 +127,15 @@ def test_recomputation_runs_forward_again(reports: dict[str, dict[str, Any]]) ->
         )
 
     assert attention_cores("all sharded, recomputed") == 2 * attention_cores("whole replicas")
+
+
+def test_states_on_the_host_are_as_large_as_predicted_there(reports: dict[str, dict[str, Any]]) -> None:
+    report, sharded = reports["all sharded, on the host"], reports["all sharded, recomputed"]
+    (stage,) = report["measured"]["stages"]
+    assert {row["measured_bytes"] for row in report["memory"] if row["part"] != "peak_allocated"} == {0.0}
+    states = [row["measured_bytes"] for row in sharded["memory"] if row["part"] != "peak_allocated"]
+    assert stage["memory_bytes"]["on_host"] == sum(states)
+    assert any("on the host: " in words for words in report["explanation"])
 
 
 def test_a_sharded_optimizer_hands_round_as_many_bytes_as_it_updates(

@@ -1,6 +1,9 @@
 """``meshplan profiles check``."""
 
+import json
+
 from tests.unit.api.cli.commands import Command
+from tests.unit.api.machines import machine_profile
 
 
 def test_a_profile_is_checked_row_by_row_and_without_its_device(meshplan: Command) -> None:
@@ -24,3 +27,14 @@ def test_an_unknown_profile_is_refused_with_the_nearest_names(meshplan: Command)
     refused = meshplan("profiles", "check", "l40")
     assert refused.code == 2
     assert "l40/published" in refused.errors or "l40s/published" in refused.errors
+
+
+def test_a_machine_of_which_nothing_is_known_says_so(meshplan: Command) -> None:
+    told = machine_profile()
+    silent = machine_profile(name="silent/measured", facts={})
+    for document in (told, silent):
+        assert meshplan("profiles", "import", "-", given=json.dumps(document)).code == 0
+    checked = meshplan("profiles", "check", told["name"], "silent/measured")
+    assert checked.code == 0
+    assert "silent/measured: cpu-small is no known device" in checked.errors
+    assert f"{told['name']}: no row lies between others" in checked.errors

@@ -1,9 +1,11 @@
+from typing import Any
+
 import pytest
 
 from planner.cost.leave_one_out import LeftOut, leave_one_out
 from planner.devices import device_by_name
 from planner.profile import Profile, builtin_profile
-from tests.unit.planner.cost.machines import bench_device, bench_profile
+from tests.unit.planner.cost.machines import BENCH_FLOPS, bench_device, bench_profile
 from tests.unit.planner.profile_documents import pass_row, profile_document
 
 SWEPT = ("a100-sxm-80gb", "b200", "b300", "gb200", "gb300", "h100-sxm", "h200-sxm", "l40s", "rtx-pro-6000")
@@ -53,3 +55,23 @@ def test_memory_passes_are_found_along_the_bytes_that_they_move() -> None:
     (passes,) = leave_one_out(profile, bench_device())
     assert (passes.kind, passes.rows) == ("add forward", 3)
     assert 0 < passes.median_abs_error < 0.5
+
+
+def test_attention_in_single_precision_is_found_apart() -> None:
+    def row(length: int, batch: int) -> dict[str, Any]:
+        heads = {"heads": 8, "kv_heads": 8, "head_dim": 64, "value_dim": 64}
+        return {
+            "operator": "attention",
+            "dtype": "fp32",
+            "phase": "forward",
+            "shape": {"batch": batch, "sequence": length, **heads, "causal": 1},
+            "seconds": 1e-5 + 4 * batch * 8 * length**2 * 64 / 2 / BENCH_FLOPS,
+            "spread_seconds": None,
+            "source": "test",
+        }
+
+    rows = [row(length, batch) for length in (256, 512, 1024, 2048, 4096) for batch in (1, 2, 4, 8)]
+    found = leave_one_out(Profile.from_document(profile_document(kernels=rows)), bench_device())
+    (core,) = [one for one in found if one.kind.startswith("attention")]
+    assert core.kind == "attention fp32 forward causal, head dimension 64"
+    assert core.rows

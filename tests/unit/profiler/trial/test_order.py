@@ -7,6 +7,8 @@ from profiler.trial.errors import PlanCannotRun
 from profiler.trial.order import read_order
 from tests.unit.profiler.trial.orders import document, order
 
+ON_HOST = {word: {"cpu": 1.0, "nvme": 0.0} for word in ("parameters", "gradients", "optimizer")}
+
 
 def test_the_layers_of_a_chunk_stand_in_execution_order_with_their_recomputation() -> None:
     found = order(recompute={"mode": "full", "modules": []})
@@ -49,7 +51,11 @@ def test_chunks_stand_turn_by_turn_and_stage_by_stage() -> None:
         ({"job": {"parameter_dtype": "fp16"}}, "parameters in fp16"),
         ({"job": {"optimizer": "muon"}}, "optimizer muon"),
         ({"recompute": {"mode": "selective", "modules": ["mlp"]}}, "recomputation"),
-        ({"range": {"offload": {"optimizer": {"cpu": 0.5, "nvme": 0.0}}}}, "offloads"),
+        ({"range": {"offload": {"optimizer": {"cpu": 0.5, "nvme": 0.0}}}}, "together and whole"),
+        ({"range": {"offload": {"optimizer": {"cpu": 1.0, "nvme": 0.0}}}}, "together and whole"),
+        ({"range": {"offload": {"optimizer": {"cpu": 0.0, "nvme": 0.5}}}}, "nothing on NVMe"),
+        ({"range": {"offload": {"activations": {"cpu": 1.0}}}}, "no activations on the host"),
+        ({"range": {"offload": ON_HOST}, "sharding": {"zero_stage": 3}}, "but those of all layers"),
         ({"range": {"mesh": {"tensor_parallel": 1}}}, "a mesh of their own"),
         ({"data_parallel": 4, "sharding": {"zero_stage": 1, "optimizer": 2}}, "groups of several sizes"),
         (
@@ -66,6 +72,22 @@ def test_chunks_stand_turn_by_turn_and_stage_by_stage() -> None:
 def test_what_a_trial_does_not_have_is_refused_by_name(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(PlanCannotRun, match=reason):
         order(**changes)
+
+
+def on_host(**sharding: int) -> dict[str, Any]:
+    """An order of which all states rest on the host."""
+    given = document(data_parallel=2, sharding=sharding)
+    for entry in given["plan"]["stages"][0]["chunks"][0]["layers"]:
+        entry["offload"] = ON_HOST
+    return given
+
+
+def test_states_of_all_layers_may_rest_on_the_host_where_gradients_are_sharded() -> None:
+    sizes = {"parameters": 2, "gradients": 2, "optimizer": 2}
+    assert read_order(on_host(zero_stage=3, **sizes)).on_host
+    assert not order().on_host
+    with pytest.raises(PlanCannotRun, match="ZeRO stage 2 or 3"):
+        read_order(on_host(zero_stage=1, optimizer=2))
 
 
 def test_a_document_without_a_plan_is_refused() -> None:
