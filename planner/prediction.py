@@ -24,6 +24,7 @@ from planner.cost.schedules import (
     memory_moments,
     stage_orders,
 )
+from planner.cost.steady import StepEnds, step_ends
 from planner.cost.tally import NOTHING, Cause, Family, Tally, total
 from planner.legality import Setting
 from planner.plan import (
@@ -64,7 +65,7 @@ class PlayedPlan:
     layout: Layout
     assignment: Assignment
     placed: PlacedLayout
-    played: Replay
+    played: StepEnds
 
     @property
     def problem(self) -> PipelineProblem:
@@ -91,8 +92,8 @@ def play(model: CostModel, layout: Layout, assignment: Assignment) -> PlayedPlan
 
 
 def play_placed(placed: PlacedLayout, layout: Layout, assignment: Assignment) -> PlayedPlan:
-    """Replay one step of a layout that is priced where its stages sit."""
-    played = replay(placed.problem, placed.chunk_costs(assignment))
+    """Play one step of a layout that is priced where its stages sit."""
+    played = step_ends(placed.problem, placed.chunk_costs(assignment))
     return PlayedPlan(layout=layout, assignment=assignment, placed=placed, played=played)
 
 
@@ -212,17 +213,16 @@ def _breakdown(plan: PlayedPlan, stage: int, parts: Tally) -> TimeBreakdown:
 def _visible_replica_seconds(plan: PlayedPlan, stage: int) -> Seconds:
     """Return how long a stage waits for gathers before its first pass and for reductions at the end."""
     problem, played = plan.problem, plan.played
-    order = stage_orders(problem.shape)[stage]
-    first, last = order[0].chunk, order[-1]
+    first, first_end = played.first_chunks[stage], played.first_end_ns[stage]
     if problem.gather_overlaps:
-        start = played.start_ns(order[0])
+        start = first_end - occupied_ns(problem, first, played.costs[first], kind=FORWARD)
         floor = gather_floor_ns(problem, played.costs[first], played.gather_end_ns[first])
-        waited = max(0, min(start - played.update_end_ns[stage], floor - played.end_ns(order[0]) + start))
-        waited = waited if floor == played.end_ns(order[0]) else 0
+        waited = max(0, min(start - played.update_end_ns[stage], floor - first_end + start))
+        waited = waited if floor == first_end else 0
     else:
         waited = played.gather_end_ns[problem.shape.chunks_of(stage)[-1]]
         waited -= played.update_end_ns[stage]
-    tail = played.stage_end_ns[stage] - played.end_ns(last)
+    tail = played.stage_end_ns[stage] - played.last_end_ns[stage]
     return (waited + tail) / NANOSECONDS_PER_SECOND
 
 
@@ -411,13 +411,13 @@ def _host_bytes(plan: PlayedPlan, stage: int) -> float:
 
 def timeline(plan: PlayedPlan) -> tuple[TimelineEvent, ...]:
     """Return every operation of the replayed step, stage by stage in order of time."""
-    return tuple(
-        event for stage in range(plan.problem.shape.num_stages) for event in _stage_events(plan, stage)
-    )
+    played = replay(plan.problem, plan.played.costs)
+    stages = range(plan.problem.shape.num_stages)
+    return tuple(event for stage in stages for event in _stage_events(played, stage))
 
 
-def _stage_events(plan: PlayedPlan, stage: int) -> Sequence[TimelineEvent]:
-    played, shape = plan.played, plan.problem.shape
+def _stage_events(played: Replay, stage: int) -> Sequence[TimelineEvent]:
+    shape = played.problem.shape
     events = [_event(stage, 0, -1, "optimizer", 0, played.update_end_ns[stage])]
     for step in stage_orders(shape)[stage]:
         turn, name = shape.turn_of(step.chunk), OPERATIONS[PassKind(step.kind)]

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from planner.cost.pipeline import chunk_costs
 from planner.cost.replay import replay
-from planner.cost.steady import play_step
+from planner.cost.schedules import stage_orders
+from planner.cost.steady import play_step, step_ends
 from tests.unit.planner.cost.long_steps import long_problems
 from tests.unit.planner.cost.problems import assignments, problems
 from tests.unit.planner.cost.test_replay import even_problem
@@ -22,6 +23,21 @@ def test_a_long_step_takes_as_long_as_in_full(data: st.DataObject) -> None:
     problem = data.draw(long_problems())
     costs = chunk_costs(problem, data.draw(assignments(problem)))
     assert play_step(problem, costs).makespan_ns == replay(problem, costs).makespan_ns
+
+
+@several
+@given(st.data())
+def test_the_ends_of_a_step_are_those_of_its_replay(data: st.DataObject) -> None:
+    problem = data.draw(st.one_of(problems(), long_problems()))
+    costs = chunk_costs(problem, data.draw(assignments(problem)))
+    ends, full = step_ends(problem, costs), replay(problem, costs)
+    orders = stage_orders(problem.shape)
+    assert ends.makespan_ns == full.makespan_ns
+    assert ends.stage_end_ns == full.stage_end_ns
+    assert (ends.update_end_ns, ends.gather_end_ns) == (full.update_end_ns, full.gather_end_ns)
+    assert ends.first_chunks == tuple(order[0].chunk for order in orders)
+    assert ends.first_end_ns == tuple(full.end_ns(order[0]) for order in orders)
+    assert ends.last_end_ns == tuple(full.end_ns(order[-1]) for order in orders)
 
 
 @several
