@@ -60,7 +60,8 @@ def _trialled(
     request = request_for(model, Profile.from_document(document), ranks=network.ranks)
     chosen = planned(request, model)
     legal = [plan for plan in legal_plans(request, model) if can_run(plan)]
-    plans = _affordable(legal, chosen, effort)
+    wanted = [plan for plan in legal if not scenario.only or plan.words in scenario.only]
+    plans = _affordable(wanted, chosen, effort)
     say(f"{scenario.name}, {model.name}: running {len(plans)} of {len(legal)} legal plans")
     own = folder / model.name
     own.mkdir(exist_ok=True)

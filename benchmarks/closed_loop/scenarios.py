@@ -25,6 +25,8 @@ class Scenario:
     ranks: int
     link: Link
     models: tuple[Model, ...]
+    only: frozenset[str] = frozenset()
+    """The plans to run, in their words; all that are legal where none is named."""
 
     @property
     def name(self) -> str:
@@ -52,3 +54,22 @@ QUICK: Final = (
 )
 UNSHAPED: Final = (Scenario(ranks=2, link=LOOPBACK, models=(SMALL,)),)
 """Needs no rights of root."""
+FEW: Final = (
+    Scenario(
+        ranks=2,
+        link=LOOPBACK,
+        models=(SMALL,),
+        only=frozenset(
+            {
+                "DP 2, ZeRO 0, 2 x 2",
+                "DP 2, ZeRO 3, 2 x 2",
+                "DP 2, ZeRO 3, 4 x 1, recompute full",
+                "PP 2 1f1b, 2 x 4",
+                "PP 2 gpipe, 4 x 2, recompute full",
+                "TP 2, 2 x 4",
+                "TP 2, SP, 8 x 1, recompute full",
+            }
+        ),
+    ),
+)
+"""Of every kind one or two, quick and slow ones."""

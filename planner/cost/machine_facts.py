@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.cluster import Device
-from planner.cost.tally import CONTENTION_FRACTION
+from planner.cost.tally import CONTENTION_FRACTION, NOTHING, Tally
 from planner.measurements import CollectiveRow
 from planner.profile import Profile
 from planner.units import Seconds
@@ -50,6 +50,13 @@ class MachineFacts:
     """Host time that launching a kernel takes at the least, whatever the program."""
     measured: frozenset[str] = frozenset()
     """Which of them were measured, by name of the field."""
+
+    def lost_beside(self, communication: Tally, work: Tally) -> Tally:
+        """Return what work was measured to lose of communication beside it; nothing where nobody did."""
+        if "contention_fraction" not in self.measured or not communication.seconds:
+            return NOTHING
+        covered = min(work.seconds / communication.seconds, 1.0)
+        return communication.times(self.contention_fraction * covered)
 
     @classmethod
     def of(cls, device: Device, profiles: Iterable[Profile]) -> "MachineFacts":

@@ -471,6 +471,11 @@ class CostModel:
             share.in_backward(self.states.gathered_bytes(holding), holding.reduced, backward.times(part))
             for holding, part, share in shares
         ]
+        reduce = total(share.reduction_per_step(holding.reduced) for holding, _, share in shares)
+        if self.setting.framework.reduction_overlaps(replicas.dense.sharding.zero_stage):
+            lost = self.facts.lost_beside(reduce, backward)
+        else:
+            lost = NOTHING
         return PartCost(
             forward=total((forward, *in_forward, host.forward)),
             backward=total((backward, *in_backward, host.backward)),
@@ -492,10 +497,11 @@ class CostModel:
                 (
                     *(self.states.update(holding.trained, share.sharding) for holding, _, share in shares),
                     host.update,
+                    lost,
                 )
             ),
             gather=total(share.gather_per_step(holding.trained.parameters) for holding, _, share in shares),
-            reduce=total(share.reduction_per_step(holding.reduced) for holding, _, share in shares),
+            reduce=reduce,
         )
 
     def _tied_holding(self, tied: int) -> Holding:

@@ -14,6 +14,7 @@ from torch.distributed.tensor import DTensor
 
 from planner.strategy import ZeroStage
 from planner.units import Bytes
+from profiler.trial.model import Chunk
 from profiler.trial.parallel import DATA, TrialMesh
 
 LEARNING_RATE = 1e-3
@@ -45,7 +46,6 @@ class Part:
     """What of that this rank updates."""
     backward_passes: int = 0
     reduced: Tensor | None = None
-    pending: list[distributed.Work] = field(default_factory=list)
 
     @property
     def is_split(self) -> bool:
@@ -61,54 +61,121 @@ class Part:
         return given
 
 
+@dataclass(kw_only=True, slots=True, eq=False)
+class Bucket:
+    """The parameters of one layer, whose gradients are summed over the replicas as one.
+
+    Those that are split and those that are not go round separately.
+    """
+
+    parts: list[Part]
+    group: distributed.ProcessGroup
+    replicas: int
+    ready: int = 0
+    pending: list[distributed.Work] = field(default_factory=list)
+
+    def add(self) -> None:
+        """Note that a gradient has all micro-batches; start the sum with the last one of the layer."""
+        self.ready += 1
+        if self.ready < len(self.parts):
+            return
+        self.ready = 0
+        self._scatter([part for part in self.parts if part.is_split])
+        self._sum([part for part in self.parts if not part.is_split])
+
+    def wait(self) -> None:
+        """Wait until the sums are there."""
+        for work in self.pending:
+            work.wait()
+        self.pending.clear()
+
+    def hand_round(self) -> None:
+        """Give every replica the parts that the others have updated."""
+        split = [part for part in self.parts if part.is_split]
+        if not split:
+            return
+        owned = torch.cat([part.owned for part in split])
+        gathered = torch.empty(self.replicas * owned.numel(), dtype=owned.dtype, device=owned.device)
+        _all_gather(gathered, owned, group=self.group)
+        sizes = [part.owned.numel() for part in split]
+        for part, columns in zip(split, _pieces(gathered.view(self.replicas, -1), sizes), strict=True):
+            part.whole.view(self.replicas, -1).copy_(columns)
+
+    def _scatter(self, parts: list[Part]) -> None:
+        """Sum gradients, each replica what it updates of them."""
+        if not parts:
+            return
+        # A row for each replica: what it owns of every parameter, one after the other.
+        rows = torch.cat([_row(part).view(self.replicas, -1) for part in parts], dim=1)
+        own = torch.empty(rows.shape[1], dtype=rows.dtype, device=rows.device)
+        self._started(_reduce_scatter(own, rows.view(-1), group=self.group, async_op=True))
+        for part, piece in zip(parts, _pieces(own, [part.owned.numel() for part in parts]), strict=True):
+            part.reduced = piece
+
+    def _sum(self, parts: list[Part]) -> None:
+        if not parts:
+            return
+        flat = torch.cat([_row(part) for part in parts])
+        self._started(distributed.all_reduce(flat, group=self.group, async_op=True))
+        for part, piece in zip(parts, _pieces(flat, [part.whole.numel() for part in parts]), strict=True):
+            # What is summed takes the place of the replica's own.
+            part.reduced, part.parameter.grad = piece, None
+
+    def _started(self, work: distributed.Work | None) -> None:
+        assert work is not None
+        self.pending.append(work)
+
+
+def _row(part: Part) -> Tensor:
+    """Return a gradient in one row."""
+    gradient = part.gradient()
+    assert gradient is not None
+    return gradient.reshape(-1)
+
+
+def _pieces(whole: Tensor, sizes: list[int]) -> list[Tensor]:
+    """Return pieces of so many elements each along the last axis."""
+    return list(torch.split(whole, sizes, dim=-1))
+
+
 class Update:
     """Sums gradients over replicas as soon as the last micro-batch has made them, and steps."""
 
     def __init__(self, modules: Iterable[nn.Module], mesh: TrialMesh) -> None:
         order = mesh.order
         self._replicas = 1 if mesh.is_sharded else order.mesh.data_parallel
-        self._group = mesh.mesh.get_group(DATA) if self._replicas > 1 else None
+        group = mesh.mesh.get_group(DATA) if self._replicas > 1 else None
         self._num_micro_batches = order.batch.num_micro_batches
         # FSDP2 gathers beside the shards: what it keeps through a step comes on top of them.
         self._gathered_times = order.sharding.gradients if mesh.is_sharded and not mesh.frees_gathered else 0
         self.on_host = order.on_host
         is_split = order.sharding.zero_stage is ZeroStage.OPTIMIZER and self._replicas > 1
-        self.parts = [
-            _part(parameter, replica=mesh.replica if is_split else None, replicas=self._replicas)
-            for parameter in _parameters(modules)
-        ]
+        own = partial(_part, replica=mesh.replica if is_split else None, replicas=self._replicas)
+        layers = [[own(parameter) for parameter in layer] for layer in _parameters_of_layers(modules)]
+        self.parts = [part for parts in layers for part in parts]
         self._optimizer = optimizer_of(order.job.optimizer, [part.owned for part in self.parts])
-        if self._group is not None:
-            for part in self.parts:
+        self._buckets: list[Bucket] = []
+        if group is not None:
+            self._buckets = [Bucket(parts=parts, group=group, replicas=self._replicas) for parts in layers]
+        for bucket in self._buckets:
+            for part in bucket.parts:
                 part.parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]  # torch's
-                    partial(self._after_backward, part)
+                    partial(self._after_backward, part, bucket)
                 )
 
-    def _after_backward(self, part: Part, parameter: Tensor) -> None:
-        """Start the sum over replicas once all micro-batches have added to a gradient."""
+    def _after_backward(self, part: Part, bucket: Bucket, parameter: Tensor) -> None:
+        """Sum a layer's gradients over replicas once all micro-batches have added to the last of them."""
         del parameter
         part.backward_passes += 1
-        if part.backward_passes < self._num_micro_batches:
-            return
-        part.backward_passes = 0
-        gradient = part.gradient()
-        assert gradient is not None
-        gradient = gradient.contiguous()
-        if part.is_split:
-            part.reduced = torch.empty_like(part.owned, memory_format=torch.contiguous_format)
-            work = _reduce_scatter(part.reduced, gradient.view(-1), group=self._group, async_op=True)
-        else:
-            part.reduced = gradient
-            work = distributed.all_reduce(gradient, group=self._group, async_op=True)
-        assert work is not None
-        part.pending.append(work)
+        if part.backward_passes == self._num_micro_batches:
+            part.backward_passes = 0
+            bucket.add()
 
     def step(self) -> None:
         """Wait for the sums, update what this rank owns, hand it round, and let go of all gradients."""
+        for bucket in self._buckets:
+            bucket.wait()
         for part in self.parts:
-            for work in part.pending:
-                work.wait()
-            part.pending.clear()
             summed = part.gradient() if part.reduced is None else part.reduced
             if summed is not None:
                 scaled = summed if self._replicas == 1 else summed.div_(self._replicas)
@@ -116,8 +183,8 @@ class Update:
         self._optimizer.step()
         for part in self.parts:
             part.owned.grad, part.reduced, part.parameter.grad = None, None, None
-            if part.is_split:
-                _all_gather(part.whole, part.owned.clone(), group=self._group)
+        for bucket in self._buckets:
+            bucket.hand_round()
 
     def parameter_bytes(self) -> Bytes:
         """Return the bytes of this rank's parameters on its device, with those gathered for a whole step."""
@@ -152,12 +219,24 @@ class Update:
         return [value for value in entries if isinstance(value, Tensor) and value.dim() > 0]
 
     def _gradients(self) -> list[Tensor]:
-        return [gradient for part in self.parts if (gradient := part.gradient()) is not None]
+        own = [(part.gradient(), part.reduced) for part in self.parts]
+        given = (reduced if gradient is None else gradient for gradient, reduced in own)
+        return [gradient for gradient in given if gradient is not None]
 
 
-def _parameters(modules: Iterable[nn.Module]) -> list[nn.Parameter]:
-    """Return the parameters of some modules, each once."""
-    return list(dict.fromkeys(parameter for module in modules for parameter in module.parameters()))
+def _parameters_of_layers(modules: Iterable[nn.Module]) -> list[list[nn.Parameter]]:
+    """Return the parameters of each layer, those that several layers share with the first of them."""
+    known: set[nn.Parameter] = set()
+    layers = []
+    for layer in (layer for module in modules for layer in _layers(module)):
+        new = [parameter for parameter in layer.parameters() if parameter not in known]
+        known.update(new)
+        layers.append(new)
+    return [layer for layer in layers if layer]
+
+
+def _layers(module: nn.Module) -> Iterable[nn.Module]:
+    return list(module.layers) if isinstance(module, Chunk) else [module]
 
 
 def _part(parameter: nn.Parameter, *, replica: int | None, replicas: int) -> Part:

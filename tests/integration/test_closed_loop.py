@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.closed_loop.figures import Trialled
+from benchmarks.closed_loop.figures import MOST_MEMORY_ERROR, Trialled
 from benchmarks.closed_loop.loop import Effort, run_loop
 from benchmarks.closed_loop.network import HUNDRED_MEGABIT, PREFIX, joined
 from benchmarks.closed_loop.page import write_page
 from benchmarks.closed_loop.processes import RankDied, run_ranks
-from benchmarks.closed_loop.scenarios import UNSHAPED
+from benchmarks.closed_loop.scenarios import FEW
 from planner.validation.metrics import median
 
 CLEAR_FACTOR = 3.0
 """Of two predictions, from which a machine that does other things as well keeps their order."""
-EFFORT = Effort(kernel_seconds=20, link_seconds=0, run_seconds=6, rounds=3)
+EFFORT = Effort(kernel_seconds=40, link_seconds=0, run_seconds=60, rounds=3)
 HAS_NAMESPACES = os.geteuid() == 0 and shutil.which("ip") and shutil.which("tc")
 
 
 @pytest.fixture(scope="module")
 def trialled(tmp_path_factory: pytest.TempPathFactory) -> Trialled:
-    (found,) = run_loop(UNSHAPED, EFFORT, folder=tmp_path_factory.mktemp("loop"))
+    (found,) = run_loop(FEW, EFFORT, folder=tmp_path_factory.mktemp("loop"))
     return found
 
 
@@ -40,8 +40,9 @@ def test_plans_that_differ_clearly_run_in_the_order_predicted(trialled: Trialled
 
 def test_tensors_take_the_memory_predicted(trialled: Trialled) -> None:
     errors = [abs(found.relative_error) for found in trialled.peaks()]
-    assert (median(errors) or 0.0) < 0.1
-    assert max(errors) < 0.3
+    assert len(errors) >= len(FEW[0].only)
+    assert (median(errors) or 0.0) < MOST_MEMORY_ERROR
+    assert max(errors) < 2 * MOST_MEMORY_ERROR
 
 
 def test_chosen_plan_is_among_those_that_ran(trialled: Trialled, tmp_path: Path) -> None:
@@ -63,7 +64,11 @@ def test_namespaces_are_gone_when_what_ran_in_them_fails(tmp_path: Path) -> None
         listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True).stdout
         return [line for line in listed.splitlines() if line.startswith(f"{PREFIX}-{os.getpid()}-")]
 
-    with pytest.raises(RankDied, match="no folder"), joined(HUNDRED_MEGABIT, ranks=2) as network:
-        assert len(own()) == 3
-        run_ranks(network, "profiler", ["--output", "/nowhere/x.json"], log=tmp_path / "log")
+    def fail() -> None:
+        with joined(HUNDRED_MEGABIT, ranks=2) as network:
+            assert len(own()) == 3
+            run_ranks(network, "profiler", ["--output", "/nowhere/x.json"], log=tmp_path / "log")
+
+    with pytest.raises(RankDied, match="no folder"):
+        fail()
     assert own() == []

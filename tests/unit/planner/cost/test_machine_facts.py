@@ -196,6 +196,17 @@ def test_a_step_takes_longer_the_more_its_machine_is_held_up() -> None:
     assert prediction(Profile(name="own", device="other"), plan=plan) == steps[0]
 
 
+def test_a_reduction_beside_backward_hides_as_far_as_was_measured() -> None:
+    plan = ShortPlan(zero_stage=0, data_parallel=8)
+    device = setting().cluster.node_groups[0].device.name
+    free, half, whole = (
+        prediction(overlapped(device, together), plan=plan).breakdown_seconds.data_parallel
+        for together in (1.0, 1.5, 2.0)
+    )
+    assert half > free
+    assert whole - free == pytest.approx(2 * (half - free))
+
+
 def test_a_host_that_launches_slowly_holds_small_kernels_up() -> None:
     plan = ShortPlan(zero_stage=0, data_parallel=8)
     device = setting().cluster.node_groups[0].device.name
