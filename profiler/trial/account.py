@@ -181,14 +181,14 @@ class LiveBytes(_Watcher):  # type: ignore[no-untyped-call]  # as above
         super().__init__()  # type: ignore[no-untyped-call]  # as above
         self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._note(kept)
-        self.peak_bytes: Bytes = self._live_bytes()
+        self.peak_bytes: Bytes = self.live_bytes()
 
     def watched(self, func: Operator, args: Any, kwargs: Any) -> Any:  # noqa: ANN401 - any operator's
         """See `_Watcher.watched`."""
         result = func(*args, **kwargs)
         self._note(result)
         # Storages are summed each time, as FSDP2 empties and fills them beside all operators.
-        self.peak_bytes = max(self.peak_bytes, self._live_bytes())
+        self.peak_bytes = max(self.peak_bytes, self.live_bytes())
         return result
 
     def _note(self, tensors: Any) -> None:  # noqa: ANN401 - any operator's result
@@ -197,7 +197,8 @@ class LiveBytes(_Watcher):  # type: ignore[no-untyped-call]  # as above
                 storage = tensor.untyped_storage()
                 self._alive[storage._cdata] = weakref.ref(storage)  # noqa: SLF001 - its address
 
-    def _live_bytes(self) -> Bytes:
+    def live_bytes(self) -> Bytes:
+        """Return the bytes of the storages that are alive now."""
         gone = []
         total = 0
         for key, reference in self._alive.items():
