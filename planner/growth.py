@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from planner.cluster import Cluster, NodeGroup
-from planner.cluster_presets import cluster_from_preset, cluster_preset_names
+from planner.cluster_presets import MAX_DEVICES, cluster_from_preset, cluster_preset_names
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,11 +18,13 @@ class Growth:
 def grown_cluster(cluster: Cluster, factor: int, *, group: str) -> Growth | None:
     """Return a cluster with ``factor`` times the nodes: all of a preset, else those of one node group.
 
-    None where no link joins more of them.
+    None where no link joins more of them, or no preset has as many.
     """
     preset = cluster.name.split(":")[0]
     if preset in cluster_preset_names():
         num_devices = cluster.num_devices * factor
+        if num_devices > MAX_DEVICES:
+            return None
         return Growth(
             cluster=cluster_from_preset(preset, num_devices), change={"/cluster/num_devices": num_devices}
         )

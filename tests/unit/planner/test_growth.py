@@ -12,6 +12,10 @@ def test_a_preset_grows_by_its_number_of_devices() -> None:
     assert growth.change == {"/cluster/num_devices": 64}
 
 
+def test_a_preset_grows_no_further_than_presets_reach() -> None:
+    assert grown_cluster(cluster_from_preset("h100-sxm", 100_000), 16, group="h100-sxm") is None
+
+
 def test_a_preset_of_two_systems_grows_by_both() -> None:
     growth = grown_cluster(cluster_from_preset("a100-h100-sxm", 32), 2, group="h100-sxm")
     assert growth is not None
