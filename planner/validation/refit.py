@@ -27,6 +27,9 @@ TYPICAL: Final[Mapping[str, float]] = {
     "step_seconds": 1e-3,
 }
 """Sizes by which effects vary between programs; paces vary by about themselves."""
+OF_ITS_OWN: Final = frozenset({"expert_parallel"})
+"""Effects that say nothing of another program: each hides experts' traffic in its own way, so that links as
+they were measured are what is known of one that nobody ran."""
 ATTENTION: Final = "attention"
 """How effects of fused attention begin, by generation of devices."""
 STEP: Final = 0.1
@@ -120,7 +123,7 @@ def _prior(
     parameter: Parameter, source: str, runs: Sequence[TimedRun], parameters: tuple[Parameter, ...]
 ) -> float:
     """Return the median of the effect in programs of the same kind that other sources ran; else neutral."""
-    if parameter.effect in WIDTHS:
+    if parameter.effect in WIDTHS | OF_ITS_OWN:
         return parameter.neutral
     peers = [
         one

@@ -89,3 +89,10 @@ def test_attention_on_another_generation_tells_more_than_nothing() -> None:
     ]
     values = {(one.program, one.effect): one.value for one in parameters_without("one", timed_runs(asked))}
     assert values["composer", "attention_ampere"] == values["nanotron", "attention_hopper"]
+
+
+def test_how_much_of_experts_traffic_shows_is_known_of_no_other_program() -> None:
+    outcome = Evaluator().outcome(row(framework="Megatron-Bridge 26.02", source="one"))
+    left = parameters_without("one", timed_runs([outcome]))
+    found = {one.effect: one for one in left if one.program == "megatron-bridge"}
+    assert found["expert_parallel"].value == found["expert_parallel"].neutral
