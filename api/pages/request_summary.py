@@ -61,13 +61,26 @@ def _facts(request: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _constraint_facts(constraints: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in (constraints.get("fixed") or {}).items():
-        yield f"fixed {words(name)}", str(value)
+        yield f"fixed {words(name)}", _fixed_words(value)
     for name, (low, high) in (constraints.get("bounds") or {}).items():
         yield words(name), f"{low} to {high}"
     if constraints.get("forbid"):
         yield "without", ", ".join(map(words, constraints["forbid"]))
     if constraints.get("memory_fraction") is not None:
         yield "safe line", f"{percent(constraints['memory_fraction'], decimals=0)} of memory"
+
+
+def _fixed_words(value: object) -> str:
+    """Return a fixed value; of an object its fields, a name alone by itself."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    said = {key: part for key, part in value.items() if part is not None}
+    if list(said) == ["name"]:
+        return str(said["name"])
+    return ", ".join(
+        f"{words(key)} {' '.join(map(str, part)) if isinstance(part, list | tuple) else part}"
+        for key, part in said.items()
+    )
 
 
 def words(name: str) -> str:

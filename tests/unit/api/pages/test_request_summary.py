@@ -23,6 +23,17 @@ def test_what_is_fixed_and_bounded_is_said() -> None:
     assert "without" not in facts
 
 
+def test_a_fixed_object_is_said_in_words() -> None:
+    document = request()
+    document["constraints"]["fixed"] = {
+        "schedule": {"name": "zb-v", "virtual_stages": None},
+        "recompute": {"mode": "selective", "modules": ["mlp"]},
+    }
+    facts = dict(request_summary(document).facts)
+    assert facts["fixed schedule"] == "zb-v"
+    assert facts["fixed recompute"] == "mode selective, modules mlp"
+
+
 def test_a_workload_without_a_sequence_has_no_sequence() -> None:
     document = request()
     document["job"]["sequence_length"] = None
