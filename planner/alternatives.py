@@ -105,6 +105,7 @@ def alternatives(
     best = outcome.best
     assert best is not None
     ends_at = time.monotonic() + min(TIME_SHARE * limits.time_limit_seconds, MOST_TIME)
+    space = replace(space, num_devices=best.layout.mesh.world_size)
     again = _Again(model=model, space=space, limits=limits, ends_at=ends_at)
     latest_ns = int(prediction.step_time_interval_seconds[1] * NANOSECONDS_PER_SECOND)
     listed = _Listed(setting=space.setting, known=[full_plan(best.layout, best.assignment, space.setting)])

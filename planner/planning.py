@@ -198,7 +198,7 @@ def _planned(
             ),
             *machine_words(request.cluster, request.profiles),
         ),
-        warnings=_warnings(request, prediction),
+        warnings=(*_warnings(request, prediction), *_idle_devices(space.setting, plan)),
     )
 
 
@@ -206,8 +206,8 @@ def _nothing_fits(request: PlanRequest, model: CostModel, space: Space) -> Resul
     need = least_need(space, model)
     if need is None:
         text = (
-            f"no legal plan uses all {space.num_devices} devices: no product of degrees that the model and "
-            f"the global batch of {request.job.global_batch_size} allow equals their number"
+            f"no legal plan uses up to {space.num_devices} devices: no product of degrees that the model "
+            f"and the global batch of {request.job.global_batch_size} allow is as small"
         )
         return _result(request, Status.INFEASIBLE, warnings=(text,), nearest_fit=_nearest_fit(request))
     shortage = Shortage(

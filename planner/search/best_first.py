@@ -17,11 +17,13 @@ from typing import Final, Protocol
 from planner.cost.ground import pipeline_shape
 from planner.cost.model import CostModel
 from planner.cost.pipeline import Assignment, PipelineProblem
+from planner.expansion import zero_sharding
 from planner.job import SolverLimits
 from planner.search.bounds import apart_bound_ns, lower_bound_ns, rules_out, spread_bound_ns
 from planner.search.evening import evened
+from planner.search.fewer_devices import fewer_degrees
 from planner.search.master import Excluded, Solution, solve
-from planner.search.mesh_floors import FamilyNode, MeshFloor, MeshFloors
+from planner.search.mesh_floors import FamilyNode, MeshFloor, MeshFloors, sizes_of
 from planner.search.meshes import by_mesh, can_split_freely, scheduled, schedules, space_size
 from planner.search.point_master import solve_evenly
 from planner.search.ranking import layout_rank, scheme_rank
@@ -29,6 +31,7 @@ from planner.search.solver import WorkLimits
 from planner.search.space import WHOLE, Space
 from planner.search.span_master import solve_in_order
 from planner.search.usual_split import play_usual_split
+from planner.setting import divisors
 from planner.strategy import Batch, Layout, Mesh, Schedule, ScheduleName
 from planner.units import Seconds
 
@@ -83,6 +86,8 @@ class SideSearch:
     """Plans that take longer are of no use."""
     most_tries: int = len(WORK_LEVELS)
     """How often a hard layout is tried."""
+    fewer_devices: bool = False
+    """Whether plans that leave devices idle count."""
 
 
 PRICING_SHARE: Final = 0.5
@@ -130,13 +135,15 @@ class _Search:
         size = space_size(meshes)
         self.outcome = SearchOutcome(total=size.layouts, plans=size.plans)
         self._floors = MeshFloors(meshes, model)
-        self._any_scheme = self._floors.any_scheme
-        self._families = self._floors.families()[::-1]
+        self._families = self._floors.families(meshes)[::-1]
+        self._fewest_devices = space.num_devices
+        """All meshes on at least so many devices were, or are, looked at."""
         self._has_apart: dict[tuple[int, int], bool] = {}
 
     def run(self, report: ProgressReport | None) -> SearchOutcome:
-        while time.monotonic() <= self._deadline and self._has_work():
-            self.outcome.lower_bound_ns = max(self.outcome.lower_bound_ns, self._lowest_ns())
+        while time.monotonic() <= self._deadline and self._goes_on():
+            bound = min((self._lowest_ns(), *self._unseen_ns()))
+            self.outcome.lower_bound_ns = max(self.outcome.lower_bound_ns, bound)
             if self._prices_next():
                 for floor in self._floors.of(self._families.pop()):
                     self._push_mesh(floor)
@@ -147,6 +154,48 @@ class _Search:
         self._conclude()
         self.outcome.solve_seconds = time.monotonic() - self._started
         return self.outcome
+
+    def _goes_on(self) -> bool:
+        """Whether anything is left to open, on fewer devices too once all others are done."""
+        while not self._has_work():
+            if self._fewest_devices == 1 or not self._side.fewer_devices:
+                return False
+            self._widen()
+        return True
+
+    def _widen(self) -> None:
+        """Look at plans on fewer devices that may be faster; where no plan is known, at the largest alone."""
+        best, most = self.outcome.best, self._fewest_devices - 1
+        least = most // 2 + 1 if best is None else max(self._model.ideal_ns(1) // best.makespan_ns, 1)
+        self._fewest_devices = least if best is None else 1
+        degrees = fewer_degrees(self._space, least=least, most=most)
+        meshes = list(by_mesh(self._space, degrees, keeps=self._may_win))
+        size = space_size(meshes)
+        self.outcome.total += size.layouts
+        self.outcome.plans += size.plans
+        if not self._floors.covers(sizes_of(meshes)):
+            self._floors = MeshFloors(meshes, self._model)
+        self._families = self._floors.families(meshes)[::-1]
+
+    def _may_win(self, ways: tuple[Mesh, ...]) -> bool:
+        """Whether a mesh may hold the states of a model, and work alone leaves it faster than the best."""
+        framework, mesh = self._space.setting.framework, ways[0]
+        samples = self._space.setting.job.global_batch_size // mesh.data_parallel
+        if self._floors.covers(divisors(samples)):
+            shares = mesh.data_parallel * mesh.pipeline_parallel
+            if self._is_settled(self._floors.work_ns(ways, shares=shares)):
+                return False
+        shardings = [
+            zero_sharding(stage, replicas=mesh.replicas, framework=framework)
+            for stage in framework.zero_stages
+        ]
+        return self._floors.memory.may_hold_states(mesh, shardings)
+
+    def _unseen_ns(self) -> tuple[int, ...]:
+        """Return a bound on plans on fewer devices while none is looked at: ideal work on as many."""
+        if self._fewest_devices == 1 or not self._side.fewer_devices:
+            return ()
+        return (self._model.ideal_ns(self._fewest_devices - 1),)
 
     def _lowest_ns(self) -> int:
         """Return the lowest bound of all that is open."""
@@ -193,7 +242,7 @@ class _Search:
             split = evened(best.problem, best.assignment, makespan_ns=best.makespan_ns)
             best = self.outcome.best = replace(best, assignment=split)
         left = [*self._unproven_ns, *_bounds(self._open[:1], self._put_off, self._families[-1:])]
-        left = [bound for bound in left if best is None or bound < best.makespan_ns]
+        left = [bound for bound in (*left, *self._unseen_ns()) if best is None or bound < best.makespan_ns]
         self.outcome.finished = not left or (best is not None and self._is_settled(min(left)))
         if best is not None:
             left.append(best.makespan_ns)
@@ -223,7 +272,7 @@ class _Search:
         """Open a layout without a schedule, how attention is split being open among some ways."""
         problem = self._model.problem(layout)
         if ways:
-            problem = self._any_scheme.problem(problem, ways, layout.batch.micro_batch_size)
+            problem = self._floors.any_scheme.problem(problem, ways, layout.batch.micro_batch_size)
         bound = spread_bound_ns(problem)
         if bound is not None:
             self._push(max(bound, least_ns), _Variant(layout=layout, problem=problem, ways=ways))
@@ -249,14 +298,14 @@ class _Search:
         folded = replace(plain, schedule=Schedule(name=ScheduleName.ZB_V, virtual_stages=2))
         problem = replace(self._model.problem(folded), shape=pipeline_shape(plain))
         if ways:
-            problem = self._any_scheme.problem(problem, ways, layout.batch.micro_batch_size)
+            problem = self._floors.any_scheme.problem(problem, ways, layout.batch.micro_batch_size)
         variant = _Variant(layout=plain, problem=problem, ways=ways, apart=True)
         self._push(max(apart_bound_ns(problem), least_ns), variant)
 
     def _split(self, least_ns: int, variant: _Variant) -> None:
         """Open a layout with every way to split attention that may win."""
         ways = sorted(variant.ways, key=scheme_rank)
-        for mesh in self._any_scheme.undominated(ways, variant.layout.batch.micro_batch_size):
+        for mesh in self._floors.any_scheme.undominated(ways, variant.layout.batch.micro_batch_size):
             opened = self._open_apart if variant.apart else self._open_variant
             opened(least_ns, replace(variant.layout, mesh=mesh))
 
@@ -357,7 +406,7 @@ class _Solver(Protocol):
     ) -> Solution | Excluded: ...
 
 
-WHOLE_SEARCH: Final = SideSearch()
+WHOLE_SEARCH: Final = SideSearch(fewer_devices=True)
 
 
 def search(

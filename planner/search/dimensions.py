@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from planner.framework import Framework, Grain
 from planner.limits import LayerSplit
+from planner.search import fewer_devices
 from planner.search.space import MOST_PASSES, SEARCHED, Space
 from planner.setting import (
     EXPERT_AXES,
@@ -28,6 +29,7 @@ def dimensions(space: Space) -> dict[str, str]:
         words["expert_tensor_parallel"] = "searched, within a node or as tensor_parallel goes"
     words["layers_per_stage"] = _layer_words(space.setting.framework)
     words["layers_per_virtual_stage"] = _chunk_words(space.setting)
+    words["num_devices"] = fewer_devices.words(space)
     words["ends_of_the_chain"] = "not searched: on the first and the last stage"
     if any(name.folds for name in space.setting.framework.schedules):
         words["ends_of_the_chain"] = "not searched: in the first and the last chunk"

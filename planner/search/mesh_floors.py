@@ -3,7 +3,7 @@
 Meshes whose layers are cut alike are timed together, and only for micro-batches that may fit the memory.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,19 +60,21 @@ class MeshFloors:
     """Times the meshes of a space, family by family."""
 
     def __init__(self, meshes: Sequence[BatchedMesh], model: CostModel) -> None:
-        """Take the meshes of a space."""
-        sizes = {batch.micro_batch_size for batched in meshes for batch in batched.batches}
-        self._sizes = np.array(sorted(sizes), dtype=np.int64)
+        """Take the meshes of a space, whose micro-batch sizes are those of interest."""
+        self._sizes = np.array(sorted(sizes_of(meshes)), dtype=np.int64)
         self._floors = Floors(model=model, sizes=self._sizes.tolist())
         self.any_scheme = AnyScheme(model=model)
         self._schemes = SchemeFloors(bounds=self.any_scheme, costs=self._floors.costs)
         self.memory = LeastMemory(model=model, floors=self._floors)
-        self._meshes = meshes
 
-    def families(self) -> list[FamilyNode]:
-        """Return the meshes of a space by families, those with the lowest bounds first."""
+    def covers(self, sizes: Iterable[int]) -> bool:
+        """Whether some micro-batch sizes are among those of interest."""
+        return set(sizes) <= set(self._sizes.tolist())
+
+    def families(self, meshes: Sequence[BatchedMesh]) -> list[FamilyNode]:
+        """Return meshes by families, those with the lowest bounds first."""
         families: dict[tuple[int, ...], list[BatchedMesh]] = {}
-        for batched in self._meshes:
+        for batched in meshes:
             families.setdefault(cut_key(batched.mesh, 1), []).append(batched)
         found = [FamilyNode(self._least_ns(family), family) for family in families.values()]
         return sorted(found, key=lambda node: node.bound_ns)
@@ -80,9 +82,13 @@ class MeshFloors:
     def _least_ns(self, family: Sequence[BatchedMesh]) -> int:
         """Return a step time that no plan on the meshes of a family undercuts."""
         shares = max(batched.mesh.data_parallel * batched.mesh.pipeline_parallel for batched in family)
+        return self.work_ns(family[0].ways, shares=shares)
+
+    def work_ns(self, ways: Sequence[Mesh], *, shares: int) -> int:
+        """Return a step time that no plan undercuts on a mesh whose replicas' stages are so many."""
         samples = self._floors.model.setting.job.global_batch_size
-        ways = self._schemes.left(family[0].ways, len(self._sizes))
-        return int(min(map(self._floors.least_ns_per_sample, ways)) * samples / shares)
+        left = self._schemes.left(ways, len(self._sizes))
+        return int(min(map(self._floors.least_ns_per_sample, left)) * samples / shares)
 
     def of(self, node: FamilyNode) -> Iterator[MeshFloor]:
         """Yield the floors of a family's meshes, of those alone that may fit the memory."""
@@ -123,3 +129,8 @@ class MeshFloors:
                 found += [(int(step), batches[place], choice) for step, place in pairs]
         found.sort(key=lambda variant: variant[0], reverse=True)
         return MeshFloor(mesh=ways[0], ways=ways if len(ways) > 1 else (), variants=found)
+
+
+def sizes_of(meshes: Sequence[BatchedMesh]) -> set[int]:
+    """Return the micro-batch sizes of all batches."""
+    return {batch.micro_batch_size for batched in meshes for batch in batched.batches}

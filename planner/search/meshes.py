@@ -4,7 +4,7 @@ They come in three steps, so that one cheap bound can rule out many at once: mes
 their variants in sharding and recomputation, and the variants' schedules.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import comb
@@ -18,6 +18,7 @@ from planner.limits import LayerSplit
 from planner.rules.layers import comes_out
 from planner.rules.pipeline import ACCUMULATION, runs_again
 from planner.rules.rule import Part
+from planner.search.fewer_devices import Degrees
 from planner.search.schemes import Schemes
 from planner.search.space import BATCHED, MESHED, MOST_PASSES, ONE_SAMPLE, SCHEDULED, SHARDED, Space, bare
 from planner.setting import (
@@ -42,6 +43,14 @@ MOST_COUNTED: Final = 10**300
 """Where counting plans stops: near the end of what a float holds."""
 
 
+Keeps = Callable[[tuple[Mesh, ...]], bool]
+"""Whether a mesh, with every way to split attention, is worth a look."""
+
+
+def _keeps_all(_ways: tuple[Mesh, ...]) -> bool:
+    return True
+
+
 def meshes(space: Space) -> Iterator[tuple[Mesh, Batch]]:
     """Yield every legal mesh with every legal batch on it."""
     batches = _Batches(space)
@@ -51,15 +60,19 @@ def meshes(space: Space) -> Iterator[tuple[Mesh, Batch]]:
                 yield mesh, batch
 
 
-def _legal_meshes(space: Space) -> Iterator[tuple[Mesh, ...]]:
+def _legal_meshes(
+    space: Space, degrees: Iterable[Degrees] | None = None, *, keeps: Keeps = _keeps_all
+) -> Iterator[tuple[Mesh, ...]]:
     """Yield the legal meshes of each kind: those that differ in how attention is split alone.
 
     No rule of a framework but those of schemes reads how it is.
     """
     schemes = Schemes(space=space)
-    for mesh in _meshes(space):
+    for mesh in _meshes(space, _degrees(space) if degrees is None else degrees):
         ways = schemes.on(mesh)
-        if ways and _sequence_splits(space, mesh) and space.runs(bare(ways[0], ONE_SAMPLE), step=MESHED):
+        if not ways or not keeps(ways):
+            continue
+        if _sequence_splits(space, mesh) and space.runs(bare(ways[0], ONE_SAMPLE), step=MESHED):
             yield ways
 
 
@@ -143,12 +156,17 @@ class SpaceSize:
     plans: float
 
 
-def by_mesh(space: Space) -> Iterator[BatchedMesh]:
-    """Yield every legal mesh that has a sharding, and a batch with a schedule."""
+def by_mesh(
+    space: Space, degrees: Iterable[Degrees] | None = None, *, keeps: Keeps = _keeps_all
+) -> Iterator[BatchedMesh]:
+    """Yield every legal mesh that has a sharding, and a batch with a schedule.
+
+    They are those on all devices, or those of some degrees that are worth a look.
+    """
     # Schedules are judged by stages and micro-batches alone.
     known: dict[tuple[int, int], ScheduleCounts] = {}
     legal, choices = _Batches(space), Choices(space)
-    for meshes_alike in _legal_meshes(space):
+    for meshes_alike in _legal_meshes(space, degrees, keeps=keeps):
         mesh, batches, counts = meshes_alike[0], list[Batch](), ScheduleCounts()
         for batch in legal.on(mesh):
             key = (mesh.pipeline_parallel, batch.num_micro_batches)
@@ -280,7 +298,8 @@ def _ways_to_place(layers: int, stages: int, *, spare: int, options: int) -> flo
     return float(min(comb(free + stages - 1, stages - 1) * options**layers, MOST_COUNTED))
 
 
-def _meshes(space: Space) -> Iterator[Mesh]:
+def _degrees(space: Space) -> Iterator[Degrees]:
+    """Yield the degrees of meshes on all devices."""
     devices, setting = space.num_devices, space.setting
     for tensor in legal_tensor_parallel(setting):
         if devices % tensor or not space.allowed("tensor_parallel", tensor):
@@ -289,12 +308,17 @@ def _meshes(space: Space) -> Iterator[Mesh]:
             continue
         for context in _context_degrees(space, devices // tensor):
             for pipeline in divisors(devices // tensor // context):
-                yield from _with_experts(space, _plain_meshes(space, tensor, context, pipeline))
+                yield tensor, context, pipeline, devices // tensor // context // pipeline
 
 
-def _plain_meshes(space: Space, tensor: int, context: int, pipeline: int) -> Iterator[Mesh]:
-    """Yield the meshes of some degrees on all devices, with and without sequence parallel."""
-    data = space.num_devices // tensor // context // pipeline
+def _meshes(space: Space, degrees: Iterable[Degrees]) -> Iterator[Mesh]:
+    for each in degrees:
+        yield from _with_experts(space, _plain_meshes(space, each))
+
+
+def _plain_meshes(space: Space, degrees: Degrees) -> Iterator[Mesh]:
+    """Yield the meshes of some degrees, with and without sequence parallel."""
+    tensor, context, pipeline, data = degrees
     if pipeline > 1 and not space.setting.framework.pipeline_parallel:
         return
     if not space.allowed("pipeline_parallel", pipeline) or not space.allowed("data_parallel", data):

@@ -6,10 +6,6 @@ from planner.errors import IllegalChoice
 from planner.expansion import with_modules, zero_sharding
 from planner.legality import layout_violations
 from planner.search.space import Space
-from planner.setting import (
-    divisors,
-    nearest_values,
-)
 from planner.strategy import (
     Batch,
     ContextParallelScheme,
@@ -49,11 +45,11 @@ def _violations_of(space: Space, layout: Layout) -> tuple[Violation, ...]:
 def _device_violations(space: Space, mesh: Mesh) -> Iterator[Violation]:
     for word in ("tensor_parallel", "context_parallel", "pipeline_parallel", "data_parallel"):
         degree = getattr(mesh, word)
-        if degree >= 1 and space.num_devices % degree:
+        if degree > space.num_devices:
             yield Violation(
                 pointer=f"/plan/{word}",
-                rule=f"{word} ({degree}) must divide the {space.num_devices} devices",
-                nearest_legal=nearest_values(degree, divisors(space.num_devices)),
+                rule=f"{word} ({degree}) must be at most the {space.num_devices} devices",
+                nearest_legal=(space.num_devices,),
             )
 
 

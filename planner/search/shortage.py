@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
+from math import prod
 
 from planner.cost.model import CostModel
 from planner.cost.pipeline import PipelineProblem
 from planner.search.capacity import fits_at_all, in_order, most_layers
+from planner.search.fewer_devices import fewer_degrees
 from planner.search.meshes import meshes, variants
 from planner.search.space import Space
 from planner.strategy import Layout
@@ -26,11 +28,25 @@ class LeastNeed:
 def least_need(space: Space, model: CostModel) -> LeastNeed | None:
     """Return the layout whose fullest device needs least, None when no layout is legal.
 
+    It is one on all devices, or on as many as any legal layout uses.
+
     The smallest micro-batch, most sharding and one chunk per stage suffice: larger ones, wider
     shares and interleaving keep more, never less.
     """
-    needs = (layout_need(layout, model.problem(layout)) for layout in _frugal_layouts(space))
-    return min(needs, key=lambda need: need.needed_bytes, default=None)
+    for devices in _numbers_of_devices(space):
+        layouts = _frugal_layouts(replace(space, num_devices=devices))
+        needs = (layout_need(layout, model.problem(layout)) for layout in layouts)
+        least = min(needs, key=lambda need: need.needed_bytes, default=None)
+        if least is not None:
+            return least
+    return None
+
+
+def _numbers_of_devices(space: Space) -> Iterator[int]:
+    """Yield all devices, then the fewer ones of which degrees have a product, most first."""
+    yield space.num_devices
+    fewer = fewer_degrees(space, least=1, most=space.num_devices - 1)
+    yield from sorted({prod(degrees) for degrees in fewer}, reverse=True)
 
 
 def _frugal_layouts(space: Space) -> Iterator[Layout]:

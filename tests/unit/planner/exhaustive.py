@@ -27,6 +27,7 @@ from planner.strategy import (
     DEFAULT_EXPERT_RANK_ORDER,
     DEFAULT_RANK_ORDER,
     Batch,
+    ContextParallelScheme,
     Layout,
     Mesh,
     Recompute,
@@ -198,10 +199,12 @@ def _other_choices(asked: Open, mesh: Mesh) -> Iterator[dict[str, object]]:
     """Yield the words of a mesh that are no degrees of it, by value."""
     # One rank has nothing to share, and context parallelism of one no scheme.
     halves: list[object] = [False, True] if mesh.tensor_parallel > 1 else [False]
-    schemes: list[object] = list(SCHEMES) if mesh.context_parallel > 1 else ["ring"]
+    own = asked.setting.framework.limits.context_parallel_schemes
+    usual = own[0] if own and mesh.context_parallel > 1 else ContextParallelScheme.RING
+    schemes: list[object] = list(SCHEMES) if mesh.context_parallel > 1 else [usual]
     every: dict[str, tuple[list[object], object]] = {
         "sequence_parallel": (halves, False),
-        "context_parallel_scheme": (schemes, "ring"),
+        "context_parallel_scheme": (schemes, usual),
         "all_to_all_degree": (list(range(1, mesh.context_parallel + 1)), 1),
         "rank_order": (list(permutations(DEFAULT_RANK_ORDER)), DEFAULT_RANK_ORDER),
         "expert_rank_order": (list(permutations(DEFAULT_EXPERT_RANK_ORDER)), DEFAULT_EXPERT_RANK_ORDER),
