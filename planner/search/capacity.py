@@ -52,10 +52,12 @@ def even_chunks_fit(problem: PipelineProblem, *, rooms_ns: Sequence[float] | Non
             room -= int((held[place.starts + place.fewest] - held[place.starts]).min())
             room_ns -= float((work[place.starts + place.fewest] - work[place.starts]).min())
             within = slice(int(place.starts[0]), int(place.starts[-1]) + place.most + 1)
-            least = min(least, int(np.diff(held[within]).min()))
-            least_ns = min(least_ns, float(np.diff(work[within]).min()))
-            further += place.most - place.fewest
             most += place.fewest
+            if len(held[within]) > 1:
+                # Otherwise it begins where the chain ends and holds nothing further.
+                least = min(least, int(np.diff(held[within]).min()))
+                least_ns = min(least_ns, float(np.diff(work[within]).min()))
+                further += place.most - place.fewest
         if room < 0 or room_ns < 0:
             return False
         most += int(min(further, room // max(least, 1), room_ns // max(least_ns, 1.0)))
