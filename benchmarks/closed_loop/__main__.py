@@ -20,7 +20,7 @@ from profiler.host import cpu_model, num_cores
 
 MET, MISSED = 0, 1
 ENDED_BY_SIGNAL = 128
-EFFORT = Effort(kernel_seconds=75, link_seconds=20, run_seconds=40, rounds=7)
+EFFORT = Effort(kernel_seconds=75, link_seconds=20, run_seconds=30, rounds=7)
 QUICK_EFFORT = Effort(kernel_seconds=30, link_seconds=10, run_seconds=25, rounds=5)
 
 EPILOG = """\
@@ -34,6 +34,8 @@ on two cores that do nothing else.
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the loop as the arguments say; print figures against goals; return the exit code."""
     arguments = _parser().parse_args(argv)
+    # Leave by an exception, so that processes and namespaces are cleared away.
+    signal.signal(signal.SIGTERM, _exit_on)
     folder: Path = arguments.out
     folder.mkdir(parents=True, exist_ok=True)
     scenarios = UNSHAPED if arguments.without_links else QUICK if arguments.quick else WHOLE
@@ -117,6 +119,7 @@ def _exit_on(number: int, _frame: object) -> None:
 
 
 if __name__ == "__main__":
-    # Leave by an exception, so that processes and namespaces are cleared away.
-    signal.signal(signal.SIGTERM, _exit_on)
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(ENDED_BY_SIGNAL + signal.SIGINT)
