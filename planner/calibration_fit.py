@@ -18,8 +18,11 @@ SETTLED: Final = 1e-4
 """A round that moves no logarithm by more is the last one."""
 MOST_LOG: Final = 3.0
 """No kind takes a twentieth or twenty times of what was measured of it."""
-INFORMED_SHARE: Final = 0.95
-"""Runs tell of a kind where its uncertainty falls to this share of what it was before."""
+INFORMED_SHARE: Final = 0.9
+"""Runs tell of a kind where its uncertainty would fall to this share of what it was, were all others known.
+
+What they tell of several kinds together alone, those then share.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -47,7 +50,8 @@ def fitted(
     free = np.ones(len(prior_errors), dtype=bool)
     logs, slopes = _settled(log_steps, log_measured, step_errors, prior_errors, free)
     covariance = _covariance(slopes, step_errors, prior_errors)
-    informed = np.sqrt(np.diag(covariance)) < INFORMED_SHARE * prior_errors
+    told = prior_errors**2 * ((slopes / step_errors[:, None]) ** 2).sum(axis=0)
+    informed = 1.0 / np.sqrt(1.0 + told) < INFORMED_SHARE
     if not informed.all():
         logs, slopes = _settled(log_steps, log_measured, step_errors, prior_errors, informed)
     covariance *= max(1.0, _scatter(log_steps(logs) - log_measured, slopes, covariance, step_errors))

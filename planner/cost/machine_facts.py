@@ -131,7 +131,7 @@ def _alone_seconds(rows: Sequence[CollectiveRow], payload_bytes: float) -> Secon
 
 
 def _load_slowdown(profile: Profile) -> Iterator[float]:
-    """Yield the slowest process's burst over its rate in the end: all of a step wait for that one."""
+    """Yield the middle process's burst over its rate in the end: what clocks do, not what one process met."""
     sustained = profile.facts.get(SUSTAINED)
     ranks = sustained.get("ranks") if isinstance(sustained, Mapping) else None
     rates = [
@@ -141,8 +141,7 @@ def _load_slowdown(profile: Profile) -> Iterator[float]:
         and (found := _numbers(rank, "burst_flops_per_second", "sustained_flops_per_second")) is not None
     ]
     if rates:
-        burst, held = min(rates, key=lambda pair: pair[1])
-        yield max(burst / held, 1.0)
+        yield max(median(burst / held for burst, held in rates), 1.0)
 
 
 def _launches(profile: Profile) -> Iterator[Seconds]:

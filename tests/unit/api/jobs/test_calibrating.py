@@ -220,3 +220,15 @@ def test_stored_plans_that_are_no_longer_the_best_are_listed(machine: Workspace)
     assert changed.id == ids["worse"]
     assert (changed.better, changed.pointer) == ("Another", "/alternatives/0")
     assert changed.better_step_time_seconds < changed.step_time_seconds
+
+
+def test_a_trial_counts_by_how_far_its_steps_scatter(machine: Workspace) -> None:
+    def errors(*samples: float) -> dict[str, float]:
+        measured = {"step_time": {"samples_seconds": list(samples)}}
+        trials = [str(tried(machine, plan, factor=1.1, measured=measured)) for plan in PLANS]
+        kinds = calibrated(machine, trials=trials, dry_run=True).kinds
+        return {one.kind: one.relative_error for one in kinds}
+
+    steady, scattered = errors(1.0, 1.001, 0.999), errors(0.5, 1.0, 1.5)
+    assert all(steady[kind] <= scattered[kind] for kind in steady)
+    assert any(steady[kind] < 0.8 * scattered[kind] for kind in steady)

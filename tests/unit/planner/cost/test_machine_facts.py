@@ -51,7 +51,8 @@ def alone_seconds() -> float:
 def loaded(burst: float, held: float) -> dict[str, Any]:
     rank = {"burst_flops_per_second": burst, "sustained_flops_per_second": held}
     quick = {"burst_flops_per_second": 2 * burst, "sustained_flops_per_second": 2 * held}
-    return {"ranks": [quick, rank]}
+    disturbed = {"burst_flops_per_second": burst, "sustained_flops_per_second": held / 9}
+    return {"ranks": [quick, rank, disturbed]}
 
 
 def bench_with(**facts: object) -> Profile:
@@ -97,7 +98,7 @@ def test_groups_at_once_are_compared_with_one_alone_of_the_same_payload() -> Non
     assert facts.crowding == {Place.INSIDE: pytest.approx(1.5)}
 
 
-def test_a_step_waits_for_the_slowest_device_under_load() -> None:
+def test_a_process_that_was_disturbed_does_not_tell_what_load_does_to_a_device() -> None:
     assert facts_of(bench_with(sustained=loaded(1.2e11, 1e11))).load_slowdown == pytest.approx(1.2)
     assert facts_of(bench_with(sustained=loaded(1e11, 1.1e11))).load_slowdown == 1.0
 
