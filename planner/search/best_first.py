@@ -90,6 +90,8 @@ class SideSearch:
     """Whether plans that leave devices idle count."""
 
 
+NEARLY_ALL: Final = 16
+"""One in so many devices is left idle at a time, until there is a plan to compare with."""
 PRICING_SHARE: Final = 0.5
 """Share of the time limit in which meshes are timed before there is any plan."""
 
@@ -164,9 +166,10 @@ class _Search:
         return True
 
     def _widen(self) -> None:
-        """Look at plans on fewer devices that may be faster; where no plan is known, at the largest alone."""
+        """Look at plans on fewer devices that may be faster; where no plan is known, on nearly as many."""
         best, most = self.outcome.best, self._fewest_devices - 1
-        least = most // 2 + 1 if best is None else max(self._model.ideal_ns(1) // best.makespan_ns, 1)
+        nearly = most - most // NEARLY_ALL
+        least = nearly if best is None else max(self._model.ideal_ns(1) // best.makespan_ns, 1)
         self._fewest_devices = least if best is None else 1
         degrees = fewer_degrees(self._space, least=least, most=most)
         meshes = list(by_mesh(self._space, degrees, keeps=self._may_win))
