@@ -240,12 +240,26 @@ def _measure_program(bench: Bench, profile: ProfileFile | None, *, seconds_limit
     if bench.everyone().exchange(known)[0]:
         return
     limit = PROGRAM_SECONDS if seconds_limit is None else min(PROGRAM_SECONDS, PROGRAM_SHARE * seconds_limit)
-    facts = program_facts(bench.backend, bench.everyone(), seconds_limit=limit)
+    facts = _program_or_why_not(bench, seconds_limit=limit)
     bench.backend.release()
     if profile:
         profile.journal.add_facts({PROGRAM: {"run": profile.journal.run, **facts}})
         for row in facts["rows"]:
             _say(f"torch around kernels, {row['program']} {row['phase']}: {format_seconds(row['seconds'])}")
+        if "skipped" in facts:
+            _say(f"torch around kernels: skipped, {facts['skipped']}")
+
+
+def _program_or_why_not(bench: Bench, *, seconds_limit: Seconds) -> dict[str, Any]:
+    """Return what `program_facts` does, or no rows and the reason: a profile is worth having without."""
+    try:
+        return program_facts(bench.backend, bench.everyone(), seconds_limit=seconds_limit)
+    except PeerFailed as error:
+        return {"rows": [], "skipped": str(error)}
+    except (RuntimeError, ValueError, MemoryError) as error:
+        failure = failure_from(error)
+        bench.everyone().tell(failure)
+        return {"rows": [], "skipped": failure.detail}
 
 
 def measure_all(

@@ -315,6 +315,23 @@ def test_transfers_and_their_rates_are_kept(tmp_path: Path) -> None:
     assert row["bytes_per_second"] > 0
 
 
+def test_profile_is_written_where_torch_cannot_run_its_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> dict[str, Any]:
+        raise RuntimeError("no such schedule\nand more of it")
+
+    monkeypatch.setattr("profiler.measuring.program_facts", refuse)
+    monkeypatch.setattr("profiler.measuring.default_shapes", lambda *_, **__: Shapes(kernels=(product(),)))
+    path = tmp_path / "profile.json"
+    run(Order(output=path, kind="cpu"), Place(), "")
+
+    document = json.loads(path.read_text())
+    assert len(document["kernels"]) == 1
+    assert document["facts"]["program"]["skipped"] == "no such schedule"
+    assert document["facts"]["program"]["rows"] == []
+
+
 def test_load_is_measured_once_in_a_run(tmp_path: Path) -> None:
     threads = torch.get_num_threads()
     order = Order(
