@@ -10,7 +10,7 @@ from planner.setting import (
     EXPERT_AXES,
     Setting,
 )
-from planner.strategy import ContextParallelScheme
+from planner.strategy import ContextParallelScheme, ZeroStage
 
 
 def dimensions(space: Space) -> dict[str, str]:
@@ -37,8 +37,17 @@ def dimensions(space: Space) -> dict[str, str]:
         words |= dict.fromkeys(EXPERT_AXES, "fixed by the model: it has no experts")
     for word in ("rank_order", "interleave_group_size", "shard_group"):
         words[word] = "not searched: the default"
+    words |= dict.fromkeys(("gather_dtype", "reduce_dtype"), "not searched: as the framework does")
+    words["reshard_after_forward"] = _reshard_words(space.setting.framework)
     words["offload"] = "forbidden by user" if "offload" in space.constraints.forbid else "not searched: none"
     return words | _fixed_by_framework(space, words)
+
+
+def _reshard_words(framework: Framework) -> str:
+    """Return whether what is gathered may stay from forward to backward: ZeRO stage 2 of FSDP does that."""
+    if framework.keeps_master_weights or ZeroStage.GRADIENTS not in framework.zero_stages:
+        return "not searched: the default"
+    return "searched, by zero_stage: stage 2 keeps what is gathered, stage 3 does not"
 
 
 def _chunk_words(setting: Setting) -> str:

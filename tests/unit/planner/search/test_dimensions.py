@@ -1,0 +1,43 @@
+"""What a certificate says of each dimension follows from the framework, the model and the caller."""
+
+import pytest
+
+from planner.job import Constraints
+from planner.search.dimensions import dimensions
+from planner.search.space import search_space
+from tests.unit.planner.settings import setting
+
+
+def words(framework: str, *, num_devices: int = 8, **fixed: object) -> dict[str, str]:
+    judged = setting(framework=framework, num_devices=num_devices)
+    return dimensions(search_space(judged, Constraints(fixed=fixed)))
+
+
+@pytest.mark.parametrize(
+    ("framework", "scheme", "degree"),
+    [
+        ("megatron-core", "searched", "searched"),
+        ("pytorch", "searched", "fixed by framework"),
+        ("torchtitan", "fixed by framework", "fixed by framework"),
+        ("deepspeed", "fixed by framework", "fixed by framework"),
+    ],
+)
+def test_schemes_are_searched_where_the_framework_has_several(
+    framework: str, scheme: str, degree: str
+) -> None:
+    said = words(framework)
+    assert (said["context_parallel_scheme"], said["all_to_all_degree"]) == (scheme, degree)
+
+
+def test_a_fixed_scheme_is_the_callers() -> None:
+    assert words("any", context_parallel_scheme="ring")["context_parallel_scheme"] == "fixed by user"
+
+
+def test_many_devices_are_left_idle_as_they_divide_alone() -> None:
+    assert words("any")["num_devices"] == "searched: all 8, and fewer where those may be faster"
+    assert "that divides them" in words("any", num_devices=1024)["num_devices"]
+
+
+def test_gathered_parameters_stay_where_a_zero_stage_means_that() -> None:
+    assert words("pytorch")["reshard_after_forward"].startswith("searched, by zero_stage")
+    assert words("megatron-core")["reshard_after_forward"] == "not searched: the default"
