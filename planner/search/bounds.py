@@ -6,6 +6,7 @@ each stage counts alike. Weights are floating-point numbers, and any that are no
 bound; the rest is rounded down by SAFETY.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from planner.cost.pipeline import PipelineProblem
 from planner.search.box import Box, narrow
 from planner.search.capacity import even_chunks_fit, fits_at_all, in_order, most_layers
+from planner.search.paths import FILLED_ALONE
 from planner.search.rows import fewest_layers, fixed_parts
 from planner.search.shares import gpipe_shares, pipeline_shares, through_shares
 from planner.strategy import ScheduleName
@@ -33,7 +35,8 @@ def lower_bound_ns(problem: PipelineProblem) -> int | None:
         return None
     facts = _facts(problem)
     make = _ROWS_OF_ONE_CHUNK.get(problem.shape.schedule, _through_rows)
-    return _bound(problem, make(problem, facts))
+    bound = _bound(problem, make(problem, facts))
+    return max(bound, _one_micro_batch_ns(problem)) if problem.shape.schedule in FILLED_ALONE else bound
 
 
 def spread_bound_ns(problem: PipelineProblem) -> int | None:
@@ -55,6 +58,20 @@ def apart_bound_ns(problem: PipelineProblem) -> int:
     work = m * (facts.each * problem.num_layers + float(facts.fixed.sum()))
     waits = facts.least_fill * (p - 1) * (p - 2) / 2
     return _safe(problem.barrier_ns + (work + waits) / p)
+
+
+def _one_micro_batch_ns(problem: PipelineProblem) -> int:
+    """Return what one micro-batch takes through all chunks and its gradients back, quickly run."""
+    shape = problem.shape
+    name = "inputs_ns" if shape.schedule.splits_backward else "backward_ns"
+    quickest = [min(o.forward_ns + getattr(o, name) for o in layers.options) for layers in problem.classes]
+    passes: int = sum(quickest[number] * count for number, count in Counter(problem.sequence).items())
+    for part in fixed_parts(problem):
+        passes += part.forward_ns + part.backward_ns
+        passes -= part.weight_ns if shape.schedule.splits_backward else 0
+    # The two chunks in the middle of a fold are on one stage.
+    ways = 2 * (shape.num_chunks - 1 - shape.schedule.folds) if shape.num_stages > 1 else 0
+    return problem.barrier_ns + passes + ways * problem.transfer_ns
 
 
 def _bound(problem: PipelineProblem, rows: "_Rows") -> int:
