@@ -1,0 +1,116 @@
+"""Bounds of whole meshes and of their variants lie below the best plan that trying everything finds there."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from random import Random
+
+import pytest
+
+from planner.cost.model import CostModel
+from planner.cost.pipeline import PipelineProblem
+from planner.planning import PlanRequest, searched_space
+from planner.search.bounds import lower_bound_ns, rules_out, spread_bound_ns
+from planner.search.mesh_floors import MeshFloors
+from planner.search.meshes import BatchedMesh, by_mesh
+from planner.search.space import Space
+from planner.strategy import Batch, Layout, Mesh, Recompute, Schedule, Sharding
+from tests.unit.planner.exhaustive import best_of_layout, every_layout
+from tests.unit.planner.small_requests import small_request
+
+REQUESTS = 50
+VARIANTS_EACH = 40
+"""Together 2,000 of a mesh, a batch and ways to shard and to recompute."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """What a search bounds before it looks at schedules."""
+
+    mesh: Mesh
+    batch: Batch
+    sharding: Sharding
+    recompute: tuple[Recompute, ...]
+
+
+@pytest.mark.parametrize("number", range(REQUESTS))
+def test_no_plan_of_a_mesh_beats_its_bounds(number: int) -> None:
+    request = small_request(number)
+    space = searched_space(request)
+    model = cost_model(request, space)
+    batched = list(by_mesh(space))
+    considered, floors = considered_variants(batched), floors_of(batched, model)
+    ideal = model.ideal_ns(space.num_devices)
+    for variant, layouts in some_variants(request):
+        answers = [answer for layout in layouts if (answer := checked_ns(space, model, layout)) is not None]
+        if not answers:
+            continue
+        assert ideal <= min(answers)
+        # Only what cannot fit has no floor at all, and what a search leaves out as idle.
+        if variant in considered:
+            assert floors[variant] <= min(answers), variant
+
+
+def checked_ns(space: Space, model: CostModel, layout: Layout) -> int | None:
+    """Return the best step time of a layout, none of whose bounds is above it; None where nothing fits."""
+    problem = model.problem(layout)
+    best = best_of_layout(space.setting, layout, problem)
+    if best is not None:
+        bounds = (lower_bound_ns(problem), spread_bound_ns(plain(model, layout)))
+        assert all(bound is not None and bound <= best for bound in bounds), (layout, bounds, best)
+        assert not rules_out(problem, best)
+    return best
+
+
+def plain(model: CostModel, layout: Layout) -> PipelineProblem:
+    """Return a layout's problem as it is bounded before its schedule is chosen."""
+    return model.problem(replace(layout, schedule=Schedule()))
+
+
+def some_variants(request: PlanRequest) -> Iterator[tuple[Variant, list[Layout]]]:
+    """Yield some variants of a request, by chance but always the same, with all their layouts."""
+    grouped: Mapping[Variant, list[Layout]] = defaultdict(list)
+    for layout in every_layout(request):
+        variant = Variant(
+            mesh=layout.mesh, batch=layout.batch, sharding=layout.sharding, recompute=layout.recompute
+        )
+        grouped[variant].append(layout)
+    order = list(grouped)
+    Random(len(order)).shuffle(order)  # noqa: S311 - the same every time, and no secret
+    for variant in islice(order, VARIANTS_EACH):
+        yield variant, grouped[variant]
+
+
+def considered_variants(batched: Sequence[BatchedMesh]) -> set[Variant]:
+    """Return what a search considers."""
+    return {
+        Variant(mesh=mesh, batch=batch, sharding=choice.sharding, recompute=choice.recompute)
+        for each in batched
+        for mesh in each.ways
+        for batch in each.batches
+        for choice in each.choices
+    }
+
+
+def floors_of(batched: Sequence[BatchedMesh], model: CostModel) -> dict[Variant, int]:
+    """Return the floor of every variant that may fit the memory, or its family's where that is higher."""
+    floors = MeshFloors(batched, model)
+    return {
+        Variant(mesh=mesh, batch=batch, sharding=choice.sharding, recompute=choice.recompute): max(
+            bound, family.bound_ns
+        )
+        for family in floors.families(batched)
+        for floor in floors.of(family)
+        for mesh in floor.ways or (floor.mesh,)
+        for bound, batch, choice in floor.variants
+    }
+
+
+def cost_model(request: PlanRequest, space: Space) -> CostModel:
+    return CostModel(
+        setting=space.setting,
+        group=space.setting.cluster.node_groups[0],
+        profiles=request.profiles,
+        memory_fraction=request.constraints.memory_fraction,
+    )
