@@ -91,6 +91,22 @@ def faster(cluster: Cluster, *, times: float) -> Cluster:
     return replace(cluster, node_groups=(replace(group, levels=levels),))
 
 
+@pytest.mark.parametrize("number", SMALL[:12])
+def test_more_devices_are_never_worse(number: int) -> None:
+    request = small_request(number)
+    free = replace(request, constraints=replace(request.constraints, fixed={}, bounds={}))
+    taken = [seconds(replace(free, cluster=of_one_node(free.cluster, devices=n))) for n in (1, 2, 3, 4, 5)]
+    assert taken == sorted(taken, reverse=True)
+
+
+def of_one_node(cluster: Cluster, *, devices: int) -> Cluster:
+    """Return so many devices of a cluster's kind on its innermost level."""
+    (group,) = cluster.node_groups
+    level = replace(group.levels[0], devices=devices)
+    node = replace(group, num_nodes=1, devices_per_node=devices, levels=(level,))
+    return replace(cluster, node_groups=(node,))
+
+
 @pytest.mark.parametrize("gap", [0.02, 0.2, 1.0])
 @pytest.mark.parametrize("number", SMALL[:8])
 def test_a_gap_that_is_good_enough_is_kept(number: int, gap: float) -> None:
