@@ -85,6 +85,8 @@ class CostModel:
     _parts: dict[tuple[object, ...], PartCost] = field(default_factory=dict, init=False)
     _held: dict[tuple[object, ...], Holdings] = field(default_factory=dict, init=False)
     _grounds: dict[tuple[Mesh, int, bool], Ground] = field(default_factory=dict, init=False)
+    shared: dict[str, object] = field(default_factory=dict, init=False)
+    """What searches over this model's costs leave for those after them."""
 
     def __post_init__(self) -> None:
         """Open the measurements of the group's device and links."""

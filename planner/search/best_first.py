@@ -23,7 +23,7 @@ from planner.search.bounds import apart_bound_ns, lower_bound_ns, rules_out, spr
 from planner.search.evening import evened
 from planner.search.fewer_devices import fewer_degrees
 from planner.search.master import Excluded, Solution, solve
-from planner.search.mesh_floors import FamilyNode, MeshFloor, MeshFloors, sizes_of
+from planner.search.mesh_floors import FamilyNode, MeshFloor, floors_of, sizes_of
 from planner.search.meshes import by_mesh, can_split_freely, scheduled, schedules, space_size
 from planner.search.point_master import solve_evenly
 from planner.search.ranking import layout_rank, scheme_rank
@@ -136,7 +136,7 @@ class _Search:
         meshes = list(by_mesh(space))
         size = space_size(meshes)
         self.outcome = SearchOutcome(total=size.layouts, plans=size.plans)
-        self._floors = MeshFloors(meshes, model)
+        self._floors = floors_of(meshes, model)
         self._families = self._floors.families(meshes)[::-1]
         self._fewest_devices = space.num_devices
         """All meshes on at least so many devices were, or are, looked at."""
@@ -177,7 +177,7 @@ class _Search:
         self.outcome.total += size.layouts
         self.outcome.plans += size.plans
         if not self._floors.covers(sizes_of(meshes)):
-            self._floors = MeshFloors(meshes, self._model)
+            self._floors = floors_of(meshes, self._model)
         self._families = self._floors.families(meshes)[::-1]
 
     def _may_win(self, ways: tuple[Mesh, ...]) -> bool:

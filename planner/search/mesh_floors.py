@@ -5,6 +5,7 @@ Meshes whose layers are cut alike are timed together, and only for micro-batches
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from planner.search.meshes import BatchedMesh, Choice
 from planner.strategy import Batch, Mesh
 
 Whole = NDArray[np.int64]
+SHARED: Final = "mesh floors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,15 @@ class _Held:
     def largest(self) -> int:
         """The largest micro-batch that may fit; 0 where none does."""
         return int(self.sizes[self.fits.any(axis=0)].max(initial=0))
+
+
+def floors_of(meshes: Sequence[BatchedMesh], model: CostModel) -> "MeshFloors":
+    """Return what times the meshes of a space: what an earlier search over the same costs left, if it may."""
+    known = model.shared.get(SHARED)
+    if isinstance(known, MeshFloors) and known.covers(sizes_of(meshes)):
+        return known
+    made = model.shared[SHARED] = MeshFloors(meshes, model)
+    return made
 
 
 class MeshFloors:
