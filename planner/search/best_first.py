@@ -114,6 +114,11 @@ class _Variant:
     is_leaf: bool = False
     tries: int = 0
 
+    @property
+    def comes_later(self) -> bool:
+        """Whether its bound says less than those of schedules that alternate passes."""
+        return self.apart or self.layout.schedule.name is ScheduleName.BREADTH_FIRST
+
 
 @dataclass(order=True, slots=True)
 class _Node:
@@ -130,6 +135,12 @@ class _Search:
         self._numbers = count()
         self._open: list[_Node] = []
         self._put_off: list[_Node] = []
+        self._apart: list[_Node] | None = []
+        """Layouts of breadth-first and zero-bubble schedules, until all others are settled.
+
+        Their bounds say less: with a good plan known they are ruled out sooner. None once they are open.
+        """
+        self._apart_ns: tuple[int, ...] = ()
         self._unproven_ns: list[int] = []
         self._started = time.monotonic()
         self._deadline = self._started + limits.time_limit_seconds
@@ -144,7 +155,7 @@ class _Search:
 
     def run(self, report: ProgressReport | None) -> SearchOutcome:
         while time.monotonic() <= self._deadline and self._goes_on():
-            bound = min((self._lowest_ns(), *self._unseen_ns()))
+            bound = min((self._lowest_ns(), *self._apart_ns, *self._unseen_ns()))
             self.outcome.lower_bound_ns = max(self.outcome.lower_bound_ns, bound)
             if self._prices_next():
                 for floor in self._floors.of(self._families.pop()):
@@ -222,7 +233,10 @@ class _Search:
         """Whether anything is left to open; what was put off comes back when nothing else is."""
         if (self._open or self._families) and not self._is_settled(self._lowest_ns()):
             return True
-        again, self._put_off = self._put_off, []
+        if self._apart:
+            again, self._apart, self._apart_ns = self._apart, None, ()
+        else:
+            again, self._put_off = self._put_off, []
         for node in again:
             self._push(node.bound_ns, node.content)
         return bool(again) and self._has_work()
@@ -245,6 +259,7 @@ class _Search:
             split = evened(best.problem, best.assignment, makespan_ns=best.makespan_ns)
             best = self.outcome.best = replace(best, assignment=split)
         left = [*self._unproven_ns, *_bounds(self._open[:1], self._put_off, self._families[-1:])]
+        left += self._apart_ns
         left = [bound for bound in (*left, *self._unseen_ns()) if best is None or bound < best.makespan_ns]
         self.outcome.finished = not left or (best is not None and self._is_settled(min(left)))
         if best is not None:
@@ -252,8 +267,14 @@ class _Search:
         self.outcome.lower_bound_ns = min(left, default=self.outcome.lower_bound_ns)
 
     def _push(self, bound_ns: int, content: MeshFloor | _Variant) -> None:
-        if not self._is_settled(bound_ns):
-            heapq.heappush(self._open, _Node(bound_ns, next(self._numbers), content))
+        if self._is_settled(bound_ns):
+            return
+        node = _Node(bound_ns, next(self._numbers), content)
+        if self._apart is not None and isinstance(content, _Variant) and content.comes_later:
+            self._apart.append(node)
+            self._apart_ns = (min((bound_ns, *self._apart_ns)),)
+        else:
+            heapq.heappush(self._open, node)
 
     def _open_node(self, node: _Node) -> None:
         match node.content:
@@ -328,7 +349,7 @@ class _Search:
                 )
             bound = lower_bound_ns(problem)
             if bound is not None:
-                leaf = _Variant(layout=layout, problem=problem, is_leaf=True)
+                leaf = _Variant(layout=layout, problem=problem, apart=variant.apart, is_leaf=True)
                 self._push(max(bound, least_ns), leaf)
 
     def _solve(self, node: _Node, leaf: _Variant) -> None:
