@@ -25,6 +25,28 @@ CAUSE_WORDS = {
 }
 
 
+STATE_WORDS = {"optimizer": "optimizer states", "parameters": "parameters", "gradients": "gradients"}
+
+
+def host_warnings(prediction: Prediction, *, memory_fraction: float) -> tuple[str, ...]:
+    """Return a warning for hosts that are too small or nearly full, and for what their updates rest on."""
+    warnings = []
+    for host in prediction.host:
+        if not host.memory_bytes:
+            continue
+        share = f"{format_bytes(host.memory_bytes)} of {format_bytes(host.capacity_bytes)}"
+        if not host.fits:
+            warnings.append(f"each node of {host.node_group} would keep {share} on its host: it does not fit")
+        elif host.memory_bytes > memory_fraction * host.capacity_bytes:
+            over = f"over the safe line of {memory_fraction:.0%}"
+            warnings.append(f"each node of {host.node_group} keeps {share} on its host: {over}")
+        warnings.append(
+            f"updates on the hosts of {host.node_group} are timed with all cores at work: give each rank "
+            "its share of them (OMP_NUM_THREADS)"
+        )
+    return tuple(warnings)
+
+
 def memory_warnings(prediction: Prediction, *, memory_fraction: float) -> tuple[str, ...]:
     """Return a warning for every stage that fits and may not: over the safe line, or within its interval."""
     return tuple(
@@ -97,6 +119,7 @@ def explain(
         *_proof(certificate),
         *_time(prediction),
         *_memory(prediction, memory_fraction=memory_fraction),
+        *_hosts(plan, prediction),
         *_traded(plan, prediction, alternatives),
         *_certainty(prediction),
     )
@@ -145,6 +168,28 @@ def _memory(prediction: Prediction, *, memory_fraction: float) -> Iterator[Expla
     pointer = f"/prediction/memory/{prediction.memory.index(fullest)}"
     text = f"The fullest device is on stage {fullest.stage}: {_share_of(fullest)}, {left} the safe line"
     yield Explanation(text=f"{text}.", pointer=pointer)
+
+
+def _hosts(plan: TrainingPlan, prediction: Prediction) -> Iterator[Explanation]:
+    """Say what rests on the hosts, what it takes there, and what its copies and updates show."""
+    offloads = [layers.offload for stage in plan.stages for chunk in stage.chunks for layers in chunk.layers]
+    states = [
+        f"{getattr(offloads[0], state).cpu:.0%} of the {words}"
+        for state, words in STATE_WORDS.items()
+        if getattr(offloads[0], state).cpu
+    ]
+    if any(offload.activations.cpu for offload in offloads):
+        states.append("activations of some layers")
+    fullest = max(prediction.host, key=lambda host: host.memory_bytes)
+    if not states:
+        return
+    visible = prediction.breakdown_seconds.offload
+    text = (
+        f"By offload the hosts keep {' and '.join(states)}: {format_bytes(fullest.memory_bytes)} of "
+        f"{format_bytes(fullest.capacity_bytes)} per node; copies and updates there add "
+        f"{format_seconds(visible)} to the step."
+    )
+    yield Explanation(text=text, pointer=f"/prediction/host/{prediction.host.index(fullest)}")
 
 
 def _traded(

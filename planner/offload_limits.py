@@ -32,10 +32,6 @@ class GradientSite(StrEnum):
     ANYWHERE = "rest anywhere"
 
 
-TWIN_FLOW_SHARES: Final = (0.25, 0.5, 0.75, 1.0)
-"""Shares of optimizer states that a search tries where a framework takes any."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OffloadLimits:
     """What a framework can keep on the host. The defaults allow everything.
@@ -58,6 +54,8 @@ class OffloadLimits:
     activations_with_pipeline: bool = True
     activations_beside: tuple[RecomputeMode, ...] = tuple(RecomputeMode)
     """The recomputation beside which activations may be there."""
+    activations_alike: bool = False
+    """Whether all layers that may keep them there do, or none."""
     keeps_a_layer: bool = False
     """Whether the activations of one layer at least stay on the device."""
     unpriced: str = ""
@@ -127,6 +125,7 @@ DEEPSPEED_OFFLOAD: Final = OffloadLimits(
     # activation_checkpointing.cpu_checkpointing: what full recomputation keeps.
     activations=HostShare.WHOLE,
     activations_beside=(RecomputeMode.FULL,),
+    activations_alike=True,
     with_pipeline=False,
 )
 

@@ -11,7 +11,13 @@ from planner.cost.pipeline import Assignment
 from planner.cost.placed_layout import place_on_groups
 from planner.errors import InvalidRequest
 from planner.expansion import FixedPlan, expand_short_plan
-from planner.explanation import explain, memory_warnings, provenance_warnings, training_warnings
+from planner.explanation import (
+    explain,
+    host_warnings,
+    memory_warnings,
+    provenance_warnings,
+    training_warnings,
+)
 from planner.framework import Framework
 from planner.full_plan import full_plan, read_full_plan
 from planner.growth import grown_cluster
@@ -34,8 +40,9 @@ from planner.programs import traits_of
 from planner.search.best_first import Candidate, SearchOutcome, search
 from planner.search.certificate import certify
 from planner.search.dimensions import dimensions
+from planner.search.offloading import FORBIDDEN
 from planner.search.refusal import why_nothing_is_legal
-from planner.search.shortage import least_need
+from planner.search.shortage import least_needs
 from planner.search.space import Space, search_space
 from planner.strategy import Layout, ShortPlan, TrainingPlan, Violation
 from planner.units import NANOSECONDS_PER_SECOND, Seconds
@@ -44,6 +51,7 @@ from planner.workload.trainable import trained_workload
 
 NODE_GROUP: Final = "node_group"
 """The word by which a caller picks the node group to plan for."""
+ANY_GAP: Final = 1e6
 LARGEST_GROWTH: Final = 64
 """How many times the devices a nearest fit may ask for."""
 
@@ -203,21 +211,35 @@ def _planned(
 
 
 def _nothing_fits(request: PlanRequest, model: CostModel, space: Space) -> Result:
-    need = least_need(space, model)
+    needs = least_needs(space, model)
+    need = needs.device
     if need is None:
         text = (
             f"no legal plan uses up to {space.num_devices} devices: no product of degrees that the model "
             f"and the global batch of {request.job.global_batch_size} allow is as small"
         )
         return _result(request, Status.INFEASIBLE, warnings=(text,), nearest_fit=_nearest_fit(request))
-    shortage = Shortage(
-        resource="device_memory",
-        stage=need.stage,
-        node_group=model.group.name,
-        needed_bytes=need.needed_bytes,
-        available_bytes=need.available_bytes,
-    )
-    return _result(request, Status.INFEASIBLE, shortage=(shortage,), nearest_fit=_nearest_fit(request))
+    shortage = [
+        Shortage(
+            resource="device_memory",
+            stage=need.stage,
+            node_group=model.group.name,
+            needed_bytes=need.needed_bytes,
+            available_bytes=need.available_bytes,
+        )
+    ]
+    if needs.host_bytes is not None:
+        # With so much on each host the devices would suffice.
+        shortage.append(
+            Shortage(
+                resource="host_memory",
+                stage=None,
+                node_group=model.group.name,
+                needed_bytes=needs.host_bytes,
+                available_bytes=float(model.host_limit_bytes),
+            )
+        )
+    return _result(request, Status.INFEASIBLE, shortage=tuple(shortage), nearest_fit=_nearest_fit(request))
 
 
 def _nearest_fit(request: PlanRequest) -> NearestFit | None:
@@ -228,11 +250,22 @@ def _nearest_fit(request: PlanRequest) -> NearestFit | None:
         if growth is None:
             return None
         limits = replace(request.solver, relative_gap=1.0)
-        found = best_plan(replace(request, cluster=growth.cluster, solver=limits))
-        if found.plan is not None:
-            return NearestFit(change=growth.change, plan=found.plan)
+        grown = replace(request, cluster=growth.cluster, solver=limits)
+        # Where only offload makes room any plan will do: it is no plan for those machines yet.
+        for asked in (_without_offload(grown), replace(grown, solver=replace(limits, relative_gap=ANY_GAP))):
+            found = best_plan(asked)
+            if found.plan is not None:
+                return NearestFit(change=growth.change, plan=found.plan)
         factor *= 2
     return None
+
+
+def _without_offload(request: PlanRequest) -> PlanRequest:
+    """Return a request whose plans do without the host, unless the caller wants it: found sooner."""
+    constraints = request.constraints
+    if FORBIDDEN in constraints.fixed:
+        return request
+    return replace(request, constraints=replace(constraints, forbid=(*constraints.forbid, FORBIDDEN)))
 
 
 def _reporter(
@@ -260,6 +293,7 @@ def _warnings(request: PlanRequest, prediction: Prediction) -> tuple[str, ...]:
     return (
         *training_warnings(request.job, _traits(request.job)),
         *memory_warnings(prediction, memory_fraction=fraction),
+        *host_warnings(prediction, memory_fraction=fraction),
         *provenance_warnings(prediction),
         *calibration_warnings(request.cluster, request.profiles),
     )

@@ -22,6 +22,7 @@ from planner.cost.schedules import (
     Moment,
     PassKind,
     memory_moments,
+    most_kept,
     stage_orders,
 )
 from planner.cost.steady import StepEnds, step_ends
@@ -396,14 +397,16 @@ def _memory_of_hosts(plan: PlayedPlan, group: NodeGroup, stages: Sequence[int]) 
 
 
 def _host_bytes(plan: PlayedPlan, stage: int) -> float:
-    """Return what one device of a stage keeps on its host: states, and activations at their most."""
+    """Return what one device of a stage keeps on its host: states, each chunk's activations at their most.
+
+    Pinned buffers stay when they are empty.
+    """
     states = sum(part.host_bytes * count for part, count in _part_counts(plan, stage))
     saved = [
         sum(part.host_saved_bytes * count for part, count in parts) for parts in _chunk_parts(plan, stage)
     ]
-    moments = memory_moments(plan.problem.shape, stage)
-    kept = (sum(n * size for n, size in zip(moment.saved, saved, strict=True)) for moment in moments)
-    return states + max(kept, default=0.0)
+    kept = most_kept(plan.problem.shape, stage)
+    return states + sum(count * size for count, size in zip(kept, saved, strict=True))
 
 
 # --- drawing -----------------------------------------------------------------------------------

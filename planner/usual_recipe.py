@@ -28,7 +28,7 @@ def usual_recipe(space: Space, model: CostModel) -> Candidate | None:
     memory = LeastMemory(model=model, floors=Floors(model=model, sizes=()))
     layouts = (layout for short in _recipes(space.setting) for layout in _legal(space, short))
     for layout in layouts:
-        if memory.may_hold(layout.mesh, layout.batch, layout.sharding, layout.recompute):
+        if memory.may_hold(layout):
             candidate = _played(space, model, layout)
             if candidate is not None:
                 return candidate

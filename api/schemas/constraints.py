@@ -126,6 +126,10 @@ class ConstraintsDocument(InputDocument):
     def _forbidden_is_not_fixed(self) -> Self:
         """Refuse a choice that is fixed to what a forbidden technique does."""
         fixed = self._fixed()
+        if Technique.OFFLOAD in self.forbid and any(fixed.get("offload", {}).values()):
+            raise PydanticCustomError(
+                "forbidden", "forbids offload, and fixes a share on the host", {"field": "forbid"}
+            )
         for technique in self.forbid:
             word, without = WITHOUT.get(technique, ("", None))
             if fixed.get(word, without) != without:

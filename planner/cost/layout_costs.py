@@ -1,7 +1,7 @@
 """What a layout costs, part by part, and the same as the search sees it: integer durations and bytes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Self
 
@@ -141,13 +141,21 @@ class LayoutCosts:
         return ceil(size * (1 + self.fragmentation_fraction))
 
 
-def layer_class(ways: Sequence[LayerWay], parts: Sequence[PartCost], costs: LayoutCosts) -> LayerClass:
-    """Return a class of counted layers with its ways to run, one part for each."""
+def layer_class(
+    ways: Sequence[LayerWay], parts: Sequence[PartCost], costs: LayoutCosts, *, hosts_bind: bool
+) -> LayerClass:
+    """Return a class of counted layers with its ways to run, one part for each.
+
+    What is on hosts that never overflow counts for nothing.
+    """
     first = parts[0]
+    options = (_option(way, part, costs) for way, part in zip(ways, parts, strict=True))
+    if not hosts_bind:
+        options = (replace(option, host_saved_bytes=0) for option in options)
     return LayerClass(
-        options=tuple(_option(way, part, costs) for way, part in zip(ways, parts, strict=True)),
+        options=tuple(options),
         static_bytes=ceil(first.states.total),
-        host_bytes=ceil(first.host_bytes),
+        host_bytes=ceil(first.host_bytes) if hosts_bind else 0,
         optimizer_ns=first.optimizer.nanoseconds,
         gather_ns=first.gather.nanoseconds,
         reduce_ns=first.reduce.nanoseconds,

@@ -3,6 +3,7 @@
 Costs are shared: layouts with the same cut of a layer read the same entry.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ from planner.cluster import NodeGroup
 from planner.cost.collective import CollectiveCosts
 from planner.cost.compute import KernelCosts
 from planner.cost.corrections import Corrections, Kind
-from planner.cost.geometry import EXPERT_AXES, axis_stride
+from planner.cost.geometry import EXPERT_AXES, axis_stride, stages_of_nodes
 from planner.cost.ground import Ground, Member, cut_key, members_of, pipeline_shape
 from planner.cost.group_bridge import GroupBridge
 from planner.cost.host_costs import UnitHost, hosted, measured_host, unit_host
@@ -46,7 +47,7 @@ from planner.strategy import (
     Recompute,
     Sharding,
 )
-from planner.units import NANOSECONDS_PER_SECOND, FlopsPerSecond, Seconds
+from planner.units import NANOSECONDS_PER_SECOND, Bytes, FlopsPerSecond, Seconds
 from planner.workload.frozen import BASE_BYTES
 from planner.workload.layers import EMBEDDING, Cut, Layer
 from planner.workload.weights import Holding, Holdings, holdings
@@ -130,9 +131,10 @@ class CostModel:
         costs = self.costs(layout)
         framework, schedule = self.setting.framework, layout.schedule
         between = costs.between_passes.nanoseconds
+        hosts = self._binding_hosts(layout, costs)
         return PipelineProblem(
             shape=pipeline_shape(layout),
-            classes=self._classes(layout, costs),
+            classes=self._classes(layout, costs, hosts_bind=bool(hosts)),
             sequence=self.setting.body.sequence,
             every=_between(between, is_split=costs.is_split),
             first=fixed_part(costs.first, costs),
@@ -148,14 +150,46 @@ class CostModel:
             base_bytes=ceil(costs.base_bytes) + costs.reserved(costs.buffer_bytes),
             limit_bytes=int(costs.capacity_bytes * self.memory_fraction),
             empty_ends=framework.empty_ends,
+            hosts=hosts,
+            host_limit_bytes=self.host_limit_bytes,
+            hosts_overflow=bool(hosts) and self.host_bytes_per_node(layout) > self.host_limit_bytes,
         )
 
-    def _classes(self, layout: Layout, costs: LayoutCosts) -> tuple[LayerClass, ...]:
+    def host_bytes_per_node(self, layout: Layout) -> Bytes:
+        """Return the states that all stages keep on hosts, per node: on average where nodes differ."""
+        costs, classes = self.costs(layout), self.setting.body.classes
+        size = len(costs.layers) // len(classes)
+        counts = Counter(self.setting.body.sequence)
+        states = sum(count * costs.layers[number * size].host_bytes for number, count in counts.items())
+        whole = states + costs.first.host_bytes + costs.last.host_bytes
+        here = self._here(layout.mesh)
+        nodes = ceil(here.world_size / self.group.devices_per_node)
+        return whole * (here.world_size // here.pipeline_parallel) / nodes
+
+    @property
+    def host_limit_bytes(self) -> int:
+        """What the stages of a node may keep on its host together."""
+        host = self.group.host
+        return int(host.memory_bytes * self.memory_fraction) if host else 0
+
+    def _binding_hosts(self, layout: Layout, costs: LayoutCosts) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """Return the kinds of nodes, none where no host can overflow whatever stages hold."""
+        if not layout.offloads:
+            return ()
+        layers, passes = self.setting.num_layers, layout.batch.num_micro_batches
+        most = max(part.host_bytes + passes * part.host_saved_bytes for part in costs.layers) * layers
+        whole = most + costs.first.host_bytes + costs.last.host_bytes
+        if whole * self.group.devices_per_node <= self.host_limit_bytes:
+            return ()
+        here = self._here(layout.mesh)
+        return stages_of_nodes(here, devices_per_node=self.group.devices_per_node)
+
+    def _classes(self, layout: Layout, costs: LayoutCosts, *, hosts_bind: bool) -> tuple[LayerClass, ...]:
         """Return each class of counted layers with its ways to run."""
         ways = layout.ways
         size = len(ways)
         return tuple(
-            layer_class(ways, costs.layers[start : start + size], costs)
+            layer_class(ways, costs.layers[start : start + size], costs, hosts_bind=hosts_bind)
             for start in range(0, len(costs.layers), size)
         )
 

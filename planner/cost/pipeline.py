@@ -127,6 +127,12 @@ class PipelineProblem:
     empty_ends: bool
     """Whether a chunk that holds the embedding or the head may hold no counted layer."""
     boundaries_ns: tuple[int, ...] = ()
+    hosts: tuple[tuple[tuple[int, int], ...], ...] = ()
+    """For each kind of node the stages on it, with how many devices of each; empty where hosts never bind."""
+    host_limit_bytes: int = 0
+    """What the stages of a node may keep on its host together."""
+    hosts_overflow: bool = False
+    """Whether all hosts together are too small for the states that all stages keep there."""
 
     @property
     def num_layers(self) -> int:

@@ -183,6 +183,12 @@ def memory_moments(shape: PipelineShape, stage: int) -> tuple[Moment, ...]:
     )
 
 
+def most_kept(shape: PipelineShape, stage: int) -> tuple[int, ...]:
+    """Return the most micro-batches that each chunk of a stage keeps for backward at any moment."""
+    moments = memory_moments(shape, stage)
+    return tuple(max(moment.saved[turn] for moment in moments) for turn in range(shape.virtual_stages))
+
+
 def _undominated(moments: set[tuple[int, ...]]) -> list[tuple[int, ...]]:
     kept: list[tuple[int, ...]] = []
     for counts in sorted(moments, key=lambda counts: (-sum(counts), counts)):

@@ -169,6 +169,22 @@ def _recompute(proposal: Proposal) -> Iterator[Violation]:
         )
 
 
+def _alike_words(framework: Framework) -> str | None:
+    alike = framework.limits.offload.activations_alike
+    return "all layers that are recomputed keep what is left on the host, or none does" if alike else None
+
+
+def _alike(proposal: Proposal) -> Iterator[Violation]:
+    legal, ways = _limits(proposal).activations_beside, proposal.layout.ways
+    shares = {way.activations for way in ways if way.recompute.mode in legal}
+    if len(shares) > 1:
+        yield Violation(
+            pointer=ACTIVATIONS,
+            rule=f"{proposal.who} keeps the activations of all recomputed layers on the host, or of none",
+            nearest_legal=(max(shares), 0.0),
+        )
+
+
 def _layer_words(framework: Framework) -> str | None:
     keeps = framework.limits.offload.keeps_a_layer
     return "the activations of one layer at least stay on the device" if keeps else None
@@ -205,6 +221,7 @@ RULES: Final = (
     Rule(name="host-with-zero-stage", parts=_SHARDED, words=_zero_words, check=_zero, outcome=_zero_outcome),
     Rule(name="host-with-pipeline", parts=_BESIDE, words=_pipeline_words, check=_pipeline),
     Rule(name="host-with-recompute", parts=_RECOMPUTED, words=_recompute_words, check=_recompute),
+    Rule(name="host-activations-alike", parts=_RECOMPUTED, words=_alike_words, check=_alike),
     Rule(name="host-keeps-a-layer", parts=_OFFLOAD, words=_layer_words, check=_layer),
     Rule(name="host-optimizer", parts=_OFFLOAD, words=_optimizers_words, check=_optimizers),
 )

@@ -25,6 +25,15 @@ from planner.search.fewer_devices import fewer_degrees
 from planner.search.master import Excluded, Solution, solve
 from planner.search.mesh_floors import FamilyNode, MeshFloor, floors_of, sizes_of
 from planner.search.meshes import by_mesh, can_split_freely, scheduled, schedules, space_size
+from planner.search.offloading import (
+    Chain,
+    chained_problem,
+    first_that_fits,
+    gains_nothing,
+    is_searched,
+    most_on_host,
+    within_hosts,
+)
 from planner.search.point_master import solve_evenly
 from planner.search.ranking import layout_rank, scheme_rank
 from planner.search.solver import WorkLimits
@@ -113,6 +122,8 @@ class _Variant:
     apart: bool = False
     is_leaf: bool = False
     tries: int = 0
+    chain: Chain = ()
+    """Ways to keep more and more on the host; the problem is no slower and no larger than any of them."""
 
     @property
     def comes_later(self) -> bool:
@@ -199,11 +210,11 @@ class _Search:
             shares = mesh.data_parallel * mesh.pipeline_parallel
             if self._is_settled(self._floors.work_ns(ways, shares=shares)):
                 return False
-        shardings = [
-            zero_sharding(stage, replicas=mesh.replicas, framework=framework)
+        states = [
+            (zero_sharding(stage, replicas=mesh.replicas, framework=framework), most_on_host(self._space))
             for stage in framework.zero_stages
         ]
-        return self._floors.memory.may_hold_states(mesh, shardings)
+        return self._floors.memory.may_hold_states(mesh, states)
 
     def _unseen_ns(self) -> tuple[int, ...]:
         """Return a bound on plans on fewer devices while none is looked at: ideal work on as many."""
@@ -279,11 +290,8 @@ class _Search:
     def _open_node(self, node: _Node) -> None:
         match node.content:
             case MeshFloor() as floor:
-                _, batch, choice = floor.variants.pop()
-                layout = choice.on(floor.mesh, batch)
-                self._open_variant(node.bound_ns, layout, ways=floor.ways)
-                if self._runs_apart(floor.mesh, batch):
-                    self._open_apart(node.bound_ns, layout, ways=floor.ways)
+                _, batch, chain = floor.variants.pop()
+                self._open_chain(node.bound_ns, floor, batch, chain)
                 self._push_mesh(floor)
             case _Variant(is_leaf=True) as leaf:
                 self._solve(node, leaf)
@@ -292,14 +300,32 @@ class _Search:
             case _Variant() as variant:
                 self._open_schedules(node.bound_ns, variant)
 
-    def _open_variant(self, least_ns: int, layout: Layout, *, ways: tuple[Mesh, ...] = ()) -> None:
-        """Open a layout without a schedule, how attention is split being open among some ways."""
-        problem = self._model.problem(layout)
+    def _open_chain(self, least_ns: int, floor: MeshFloor, batch: Batch, chain: Chain) -> None:
+        """Open those ways of a chain that may fit: together, but for backward passes in two parts."""
+        memory, mesh = self._floors.memory, floor.mesh
+        chain = tuple(way for way in chain if way is chain[-1] or memory.may_hold(way.on(mesh, batch)))
+        chain = within_hosts(self._model, chain[0].on(mesh, batch), chain)
+        if not chain:
+            return
+        self._open_variant(least_ns, chain[0].on(mesh, batch), ways=floor.ways, chain=chain)
+        if self._runs_apart(mesh, batch):
+            for way in chain:
+                self._open_apart(least_ns, way.on(mesh, batch), ways=floor.ways, chain=(way,))
+
+    def _open_variant(
+        self, least_ns: int, layout: Layout, *, chain: Chain, ways: tuple[Mesh, ...] = ()
+    ) -> None:
+        """Open a layout without a schedule, how attention is split being open among some ways.
+
+        A chain is as quick as its first way and as frugal as its last.
+        """
+        problem = chained_problem(self._model, layout, chain)
         if ways:
             problem = self._floors.any_scheme.problem(problem, ways, layout.batch.micro_batch_size)
         bound = spread_bound_ns(problem)
         if bound is not None:
-            self._push(max(bound, least_ns), _Variant(layout=layout, problem=problem, ways=ways))
+            variant = _Variant(layout=layout, problem=problem, ways=ways, chain=chain)
+            self._push(max(bound, least_ns), variant)
 
     def _runs_apart(self, mesh: Mesh, batch: Batch) -> bool:
         """Whether some schedule of a mesh and batch makes gradients of weights apart."""
@@ -311,7 +337,9 @@ class _Search:
             self._has_apart[key] = any(schedule.name.splits_backward for schedule in found)
         return self._has_apart[key]
 
-    def _open_apart(self, least_ns: int, layout: Layout, *, ways: tuple[Mesh, ...] = ()) -> None:
+    def _open_apart(
+        self, least_ns: int, layout: Layout, *, chain: Chain, ways: tuple[Mesh, ...] = ()
+    ) -> None:
         """Open a layout for the schedules that make gradients of weights apart, with the modes they allow.
 
         Priced with both ends of the chain on one stage, which costs least, and one chunk per stage.
@@ -323,7 +351,7 @@ class _Search:
         problem = replace(self._model.problem(folded), shape=pipeline_shape(plain))
         if ways:
             problem = self._floors.any_scheme.problem(problem, ways, layout.batch.micro_batch_size)
-        variant = _Variant(layout=plain, problem=problem, ways=ways, apart=True)
+        variant = _Variant(layout=plain, problem=problem, ways=ways, apart=True, chain=chain)
         self._push(max(apart_bound_ns(problem), least_ns), variant)
 
     def _split(self, least_ns: int, variant: _Variant) -> None:
@@ -331,7 +359,7 @@ class _Search:
         ways = sorted(variant.ways, key=scheme_rank)
         for mesh in self._floors.any_scheme.undominated(ways, variant.layout.batch.micro_batch_size):
             opened = self._open_apart if variant.apart else self._open_variant
-            opened(least_ns, replace(variant.layout, mesh=mesh))
+            opened(least_ns, replace(variant.layout, mesh=mesh), chain=variant.chain)
 
     def _open_schedules(self, least_ns: int, variant: _Variant) -> None:
         mesh, batch, framework = variant.layout.mesh, variant.layout.batch, self._space.setting.framework
@@ -349,12 +377,25 @@ class _Search:
                 )
             bound = lower_bound_ns(problem)
             if bound is not None:
-                leaf = _Variant(layout=layout, problem=problem, apart=variant.apart, is_leaf=True)
+                leaf = _Variant(
+                    layout=layout, problem=problem, apart=variant.apart, is_leaf=True, chain=variant.chain
+                )
                 self._push(max(bound, least_ns), leaf)
+
+    def _open_halves(self, leaf: _Variant, least_ns: int) -> None:
+        """Open both halves of a chain whose problem has a plan that is quick enough."""
+        middle = (len(leaf.chain) + 1) // 2
+        for chain in (leaf.chain[:middle], leaf.chain[middle:]):
+            layout = replace(leaf.layout, on_host=chain[0].on_host)
+            problem = chained_problem(self._model, layout, chain)
+            bound = lower_bound_ns(problem)
+            if bound is not None:
+                half = _Variant(layout=layout, problem=problem, is_leaf=True, chain=chain)
+                self._push(max(bound, least_ns), half)
 
     def _solve(self, node: _Node, leaf: _Variant) -> None:
         cutoff = self._cutoff_ns(leaf.layout)
-        if cutoff is not None and rules_out(leaf.problem, cutoff):
+        if cutoff is not None and (rules_out(leaf.problem, cutoff) or self._needs_no_host(leaf, cutoff)):
             return
         limits = WorkLimits(
             deterministic_seconds=WORK_LEVELS[leaf.tries],
@@ -362,10 +403,22 @@ class _Search:
         )
         solved = self._solved(leaf.layout, leaf.problem, cutoff, limits)
         self.outcome.solved += leaf.tries == 0
+        if isinstance(solved, Solution) and len(leaf.chain) > 1:
+            found = first_that_fits(self._model, leaf.layout, leaf.chain, solved.assignment)
+            if found is not None:
+                self._keep(*found)
+            self._open_halves(leaf, solved.lower_bound_ns)
+            return
         if isinstance(solved, Solution):
             self._keep(leaf.layout, leaf.problem, solved)
         if solved.lower_bound_ns is not None:
             self._put_off_unless_settled(node, leaf, solved.lower_bound_ns)
+
+    def _needs_no_host(self, leaf: _Variant, cutoff_ns: int) -> bool:
+        """Whether a layout that keeps something on the host is no better than the same one without."""
+        if not leaf.layout.offloads or not is_searched(self._space):
+            return False
+        return gains_nothing(self._model, leaf.layout, within_ns=cutoff_ns)
 
     def _solved(
         self, layout: Layout, problem: PipelineProblem, cutoff_ns: int | None, limits: WorkLimits

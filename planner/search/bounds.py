@@ -7,7 +7,7 @@ bound; the rest is rounded down by SAFETY.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -92,6 +92,17 @@ def rules_out(problem: PipelineProblem, within_ns: int) -> bool:
     capacity = most_layers(problem)
     if capacity is None:
         return True
+    return _box_within(problem, within_ns, capacity) is None
+
+
+def may_exceed(problem: PipelineProblem, within_ns: int, capacity: Sequence[int]) -> bool:
+    """Whether stages may hold more layers than some numbers in an assignment of at most ``within_ns``."""
+    box = _box_within(problem, within_ns, [problem.num_layers] * problem.shape.num_stages)
+    return box is not None and bool((box.high > np.array(capacity, dtype=np.int64)).any())
+
+
+def _box_within(problem: PipelineProblem, within_ns: int, capacity: Sequence[int]) -> Box | None:
+    """Return the layers that each stage may hold within a time and a capacity, None where there is no way."""
     facts = _facts(problem)
     rows = _through_rows(problem, facts)
     weights, constants = rows.weights, rows.constants
@@ -103,7 +114,7 @@ def rules_out(problem: PipelineProblem, within_ns: int) -> bool:
     limits = within_ns * (1 + SAFETY) - constants
     box = Box(low=low, high=np.array(capacity, dtype=np.int64))
     whole_weights, whole_limits = np.floor(weights).astype(np.int64), np.ceil(limits).astype(np.int64)
-    return narrow(box, whole_weights, whole_limits, problem.num_layers) is None
+    return narrow(box, whole_weights, whole_limits, problem.num_layers)
 
 
 def _rules_out_in_order(problem: PipelineProblem, within_ns: int) -> bool:

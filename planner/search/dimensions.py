@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from planner.framework import Framework, Grain
 from planner.limits import LayerSplit
 from planner.search import fewer_devices
+from planner.search.offloading import FORBIDDEN, is_searched, tried_words
 from planner.search.space import MOST_PASSES, SEARCHED, Space
 from planner.setting import (
     EXPERT_AXES,
@@ -39,7 +40,7 @@ def dimensions(space: Space) -> dict[str, str]:
         words[word] = "not searched: the default"
     words |= dict.fromkeys(("gather_dtype", "reduce_dtype"), "not searched: as the framework does")
     words["reshard_after_forward"] = _reshard_words(space.setting.framework)
-    words["offload"] = "forbidden by user" if "offload" in space.constraints.forbid else "not searched: none"
+    words["offload"] = _offload_words(space, words["offload"])
     return words | _fixed_by_framework(space, words)
 
 
@@ -48,6 +49,17 @@ def _reshard_words(framework: Framework) -> str:
     if framework.keeps_master_weights or ZeroStage.GRADIENTS not in framework.zero_stages:
         return "not searched: the default"
     return "searched, by zero_stage: stage 2 keeps what is gathered, stage 3 does not"
+
+
+def _offload_words(space: Space, words: str) -> str:
+    if FORBIDDEN in space.constraints.forbid:
+        return "forbidden by user"
+    if "offload" in space.constraints.fixed:
+        return words
+    if any(group.host is None for group in space.setting.cluster.node_groups):
+        return "not searched: nothing is known of the hosts"
+    tried = tried_words(space.setting.framework.limits.offload) if is_searched(space) else ()
+    return f"searched: {'; '.join(tried)}" if tried else "fixed by framework"
 
 
 def _chunk_words(setting: Setting) -> str:

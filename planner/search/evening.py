@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs, stage_peak_bytes
 from planner.cost.replay import replay
+from planner.search.hosts import fits_hosts
 
 MOST_MOVES = 64
 
@@ -68,4 +69,4 @@ def _is_as_good(problem: PipelineProblem, assignment: Assignment, makespan_ns: i
     costs = chunk_costs(problem, assignment)
     stages = range(problem.shape.num_stages)
     fits = all(stage_peak_bytes(problem, costs, stage) <= problem.limit_bytes for stage in stages)
-    return fits and replay(problem, costs).makespan_ns <= makespan_ns
+    return fits and fits_hosts(problem, assignment) and replay(problem, costs).makespan_ns <= makespan_ns

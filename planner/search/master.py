@@ -15,6 +15,7 @@ from planner.cost.steady import play_step
 from planner.search.bounds import lower_bound_ns
 from planner.search.box import Box, narrowed, whole_box
 from planner.search.capacity import most_layers
+from planner.search.hosts import fits_hosts
 from planner.search.incumbent import Incumbent, assignment_of
 from planner.search.program import Answer, Program
 from planner.search.rows import first_rows, joined, replayed_row
@@ -121,8 +122,7 @@ class _Rounds:
             return
         self._play(chosen)
         misses = 0
-        while misses < MISSES:
-            assert self._best is not None
+        while misses < MISSES and self._best is not None:
             chosen = self._incumbent.improve(list(self._best), self._rows)
             if tuple(chosen) == self._best:
                 return
@@ -160,7 +160,7 @@ class _Rounds:
         played = play_step(self._problem, chunk_costs(self._problem, assignment))
         layers = [way.num_layers for way in chosen]
         self._rows = joined(self._rows, replayed_row(self._problem, played.path, layers))
-        if played.makespan_ns < self._best_ns:
+        if played.makespan_ns < self._best_ns and fits_hosts(self._problem, assignment):
             self._best, self._best_ns = tuple(chosen), played.makespan_ns
         return played.makespan_ns
 

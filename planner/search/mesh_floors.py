@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost.any_scheme import AnyScheme
-from planner.cost.floors import Floors
+from planner.cost.floors import Floors, Modes
 from planner.cost.ground import cut_key
 from planner.cost.least_memory import LeastMemory
 from planner.cost.model import CostModel
 from planner.cost.scheme_floors import SchemeFloors
-from planner.search.meshes import BatchedMesh, Choice
-from planner.strategy import Batch, Mesh
+from planner.search.meshes import BatchedMesh
+from planner.search.offloading import Chain
+from planner.strategy import Batch, Mesh, Sharding
 
 Whole = NDArray[np.int64]
 SHARED: Final = "mesh floors"
@@ -33,19 +34,19 @@ class FamilyNode:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeshFloor:
-    """A mesh and step times that no plan with each of its batches and choices undercuts, quickest last.
+    """A mesh and step times that no plan with each of its batches and chains undercuts, quickest last.
 
     ``ways`` are the mesh with every way to split attention, none where there is but one.
     """
 
     mesh: Mesh
     ways: tuple[Mesh, ...]
-    variants: list[tuple[int, Batch, Choice]]
+    variants: list[tuple[int, Batch, Chain]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Held:
-    """The batches of a mesh, and which of them may fit the memory, [choice, batch]."""
+    """The batches of a mesh, and which of them may fit the memory, [chain, batch]."""
 
     batched: BatchedMesh
     sizes: Whole
@@ -114,10 +115,11 @@ class MeshFloors:
         batches = batched.batches
         sizes = np.array([batch.micro_batch_size for batch in batches], dtype=np.int64)
         micro_batches = np.array([batch.num_micro_batches for batch in batches], dtype=np.int64)
-        choices = batched.choices
-        fits = np.zeros((len(choices), len(batches)), dtype=np.bool_)
-        if self.memory.may_hold_states(batched.mesh, batched.shardings):
-            ways = [(choice.sharding, choice.recompute) for choice in choices]
+        # The last way of a chain leaves most room.
+        last = [chain[-1] for chain in batched.chains]
+        fits = np.zeros((len(last), len(batches)), dtype=np.bool_)
+        if self.memory.may_hold_states(batched.mesh, {(way.sharding, way.on_host): None for way in last}):
+            ways = [(way.sharding, way.on_host, way.ways) for way in last]
             fits = self.memory.holds(batched.mesh, ways, sizes, micro_batches)
         return _Held(batched=batched, sizes=sizes, micro_batches=micro_batches, fits=fits)
 
@@ -125,19 +127,18 @@ class MeshFloors:
         """Return the floors of a mesh whose family is timed for the first ``count`` sizes."""
         ways, batches = held.batched.ways, held.batched.batches
         left = self._schemes.left(ways, count)
-        places = np.searchsorted(self._sizes, held.sizes)
-        found: list[tuple[int, Batch, Choice]] = []
-        for choice, fits in zip(held.batched.choices, held.fits, strict=True):
-            here = np.flatnonzero(fits)
-            if len(here):
-                batch = (places[here], held.micro_batches[here])
-                each = [
-                    self._floors.step_ns(mesh, choice.sharding, choice.recompute, *batch, count=count)
-                    for mesh in left
-                ]
-                steps = np.min(each, axis=0)
-                pairs = zip(steps.tolist(), here.tolist(), strict=True)
-                found += [(int(step), batches[place], choice) for step, place in pairs]
+        places = np.flatnonzero(held.fits.any(axis=0))
+        batch = (np.searchsorted(self._sizes, held.sizes[places]), held.micro_batches[places])
+        known: dict[tuple[Sharding, Modes], list[float]] = {}
+        found: list[tuple[int, Batch, Chain]] = []
+        for chain, fits in zip(held.batched.chains, held.fits[:, places].tolist(), strict=True):
+            # Nothing on the host makes a plan quicker.
+            key = (chain[0].sharding, tuple(dict.fromkeys(chain[0].recompute)))
+            if any(fits) and key not in known:
+                each = [self._floors.step_ns(mesh, *key, *batch, count=count) for mesh in left]
+                known[key] = np.min(each, axis=0).tolist()
+            steps = zip(fits, known.get(key, ()), places.tolist(), strict=False)
+            found += [(int(step), batches[place], chain) for fit, step, place in steps if fit]
         found.sort(key=lambda variant: variant[0], reverse=True)
         return MeshFloor(mesh=ways[0], ways=ways if len(ways) > 1 else (), variants=found)
 

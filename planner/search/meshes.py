@@ -19,8 +19,19 @@ from planner.rules.layers import comes_out
 from planner.rules.pipeline import ACCUMULATION, runs_again
 from planner.rules.rule import Part
 from planner.search.fewer_devices import Degrees
+from planner.search.offloading import Chain, Choice, Offloading, fixed_choice
 from planner.search.schemes import Schemes
-from planner.search.space import BATCHED, MESHED, MOST_PASSES, ONE_SAMPLE, SCHEDULED, SHARDED, Space, bare
+from planner.search.space import (
+    BATCHED,
+    MESHED,
+    MOST_PASSES,
+    OFFLOADED,
+    ONE_SAMPLE,
+    SCHEDULED,
+    SHARDED,
+    Space,
+    bare,
+)
 from planner.setting import (
     degree_is_legal,
     divisors,
@@ -34,7 +45,6 @@ from planner.strategy import (
     RecomputeMode,
     Schedule,
     ScheduleName,
-    Sharding,
     ZeroStage,
 )
 from planner.workload.dispatch import EXPERT_AXIS, EXPERT_TENSOR_AXIS
@@ -95,7 +105,7 @@ class _Batches:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchedMesh:
-    """A mesh, its batches with the smallest micro-batch first, its ways to shard and to recompute.
+    """A mesh, its batches with the smallest micro-batch first, its chains of choices.
 
     ``ways`` are the mesh with every way to split attention: ``mesh``, which saves least for backward, is the
     first of them. ``size`` counts layouts and plans.
@@ -104,30 +114,8 @@ class BatchedMesh:
     mesh: Mesh
     ways: tuple[Mesh, ...]
     batches: tuple[Batch, ...]
-    choices: tuple["Choice", ...]
+    chains: tuple[Chain, ...]
     size: "SpaceSize"
-
-    @property
-    def shardings(self) -> tuple[Sharding, ...]:
-        """Every way to shard, once."""
-        return tuple({choice.sharding: None for choice in self.choices})
-
-    @property
-    def recompute(self) -> tuple[Recompute, ...]:
-        """Every mode of recomputation, once."""
-        return tuple({mode: None for choice in self.choices for mode in choice.recompute})
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
-    """A way to shard and the modes of recomputation that layers choose from: what tells variants apart."""
-
-    sharding: Sharding
-    recompute: tuple[Recompute, ...]
-
-    def on(self, mesh: Mesh, batch: Batch) -> Layout:
-        """Return the layout of a mesh and batch with this choice; one chunk a stage."""
-        return replace(bare(mesh, batch), sharding=self.sharding, recompute=self.recompute)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,23 +163,29 @@ def by_mesh(
             if known[key] != NO_SCHEDULES:
                 batches.append(batch)
                 counts = counts + known[key]
-        found = choices.on(mesh, batches[0]) if batches else ()
-        if found:
+        chains = choices.chains(mesh, batches[0]) if batches else ()
+        if chains:
+            found = [choice for chain in chains for choice in chain]
             size = _size(space, meshes_alike, counts, found)
-            yield BatchedMesh(mesh=mesh, ways=meshes_alike, batches=tuple(batches), choices=found, size=size)
+            yield BatchedMesh(mesh=mesh, ways=meshes_alike, batches=tuple(batches), chains=chains, size=size)
 
 
 NO_SCHEDULES: Final = ScheduleCounts()
 
 
 def _size(
-    space: Space, meshes: Sequence[Mesh], counts: ScheduleCounts, choices: Sequence["Choice"]
+    space: Space, meshes: Sequence[Mesh], counts: ScheduleCounts, choices: Sequence[Choice]
 ) -> SpaceSize:
     """Count layouts and plans: every schedule with every choice that it runs with, on meshes alike."""
     framework, stages, layouts, plans = space.setting.framework, meshes[0].pipeline_parallel, 0, 0.0
     families = [(counts.whole, [choice.recompute for choice in choices])]
     if counts.apart:
-        families.append((counts.apart, [apart_modes(framework, choice.recompute) for choice in choices]))
+        families.append(
+            (
+                counts.apart,
+                [apart_modes(framework, choice.recompute) for choice in choices if not choice.activations],
+            )
+        )
     for num_schedules, modes in families:
         times = num_schedules * len(meshes)
         layouts += times * sum(map(bool, modes))
@@ -202,6 +196,8 @@ def _size(
 def scheduled(space: Space, layout: Layout, schedule: Schedule) -> Layout | None:
     """Return a layout under a schedule, with the modes of recomputation that go with it; None for none."""
     modes = layout.recompute
+    if schedule.name.splits_backward and layout.activations:
+        return None  # not searched
     if schedule.name.splits_backward:
         modes = apart_modes(space.setting.framework, modes)
     return replace(layout, schedule=schedule, recompute=modes) if modes else None
@@ -226,33 +222,58 @@ class Choices:
         self._recompute = _recompute_choices(space)
         self._known: dict[object, tuple[Choice, ...]] = {}
         self._read = frozenset().union(*(rule.parts for rule in space.rules[SHARDED]))
+        self._offloading = Offloading(space)
+        self._chains: dict[object, tuple[Chain, ...]] = {}
 
     def on(self, mesh: Mesh, batch: Batch) -> tuple[Choice, ...]:
-        """Return the choices of a mesh with a batch."""
-        key: object = (mesh.replicas, mesh.expert_replicas == 1, mesh.pipeline_parallel > 1)
-        if Part.BATCH in self._read:
-            key = (mesh, batch)
-        elif Part.MESH in self._read:
-            key = mesh
+        """Return the choices of a mesh with a batch; nothing is on the host but what the caller fixed."""
+        key = self._key(mesh, batch)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = tuple(self._legal(mesh, batch))
         return known
+
+    def chains(self, mesh: Mesh, batch: Batch) -> tuple[Chain, ...]:
+        """Return the choices of a mesh with a batch, one to a chain, and chains with more on the host."""
+        key = self._key(mesh, batch)
+        known = self._chains.get(key)
+        if known is None:
+            own = self.on(mesh, batch)
+            more = (chain for choice in own for chain in self._offloading.beside(choice, mesh, batch))
+            known = self._chains[key] = (*((choice,) for choice in own), *more)
+        return known
+
+    def _key(self, mesh: Mesh, batch: Batch) -> object:
+        """Return what tells choices apart. Rules of the host read a mesh's replicas and stages alone."""
+        if Part.BATCH in self._read:
+            return (mesh, batch)
+        return (
+            mesh
+            if Part.MESH in self._read
+            else (
+                mesh.replicas,
+                mesh.expert_replicas == 1,
+                mesh.pipeline_parallel > 1,
+            )
+        )
 
     def _legal(self, mesh: Mesh, batch: Batch) -> Iterator[Choice]:
         space = self._space
         for zero_stage in _zero_stages(space, mesh):
             sharding = zero_sharding(zero_stage, replicas=mesh.replicas, framework=space.setting.framework)
             for recompute in self._recompute:
-                choice = Choice(sharding=sharding, recompute=recompute)
-                if space.runs(choice.on(mesh, batch), step=SHARDED):
+                choice = fixed_choice(space, Choice(sharding=sharding, recompute=recompute))
+                layout = choice.on(mesh, batch)
+                is_legal = not layout.offloads or space.runs(layout, step=OFFLOADED)
+                if is_legal and space.runs(layout, step=SHARDED):
                     yield choice
 
 
 def variants(space: Space, mesh: Mesh, batch: Batch) -> Iterator[Layout]:
-    """Yield the layouts of a mesh and batch that differ in sharding and recomputation; one chunk a stage."""
-    for choice in Choices(space).on(mesh, batch):
-        yield choice.on(mesh, batch)
+    """Yield the layouts of a mesh and batch that differ in all but their schedule; one chunk a stage."""
+    for chain in Choices(space).chains(mesh, batch):
+        for choice in chain:
+            yield choice.on(mesh, batch)
 
 
 def schedules(space: Space, mesh: Mesh, batch: Batch) -> Iterator[Schedule]:

@@ -14,6 +14,7 @@ import numpy as np
 from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs
 from planner.cost.steady import play_step
 from planner.search.bounds import lower_bound_ns
+from planner.search.hosts import fits_hosts
 from planner.search.master import Excluded, Solution
 from planner.search.paths import stage_paths
 from planner.search.point_program import PointProgram, point_lengths
@@ -209,13 +210,14 @@ class _Rounds:
         layers = [sum(counts) for counts in assignment]
         self._rows = joined(self._rows, replayed_row(self._problem, played.path, layers))
         self._known_lengths.clear()
-        if self._best is None or played.makespan_ns < self._best_ns:
+        is_faster = self._best is None or played.makespan_ns < self._best_ns
+        if is_faster and fits_hosts(self._problem, assignment):
             self._best, self._best_ns = tuple(chosen), played.makespan_ns
         return played.makespan_ns
 
     def _conclude(self, bound_ns: int, cutoff_ns: int | None) -> Solution | Excluded:
         if self._best is None or (cutoff_ns is not None and self._best_ns > cutoff_ns):
-            return Excluded(lower_bound_ns=bound_ns)
+            return Excluded(lower_bound_ns=bound_ns if bound_ns <= LONGEST_STEP_NS else None)
         return Solution(
             assignment=_assignment(self._problem, self._best),
             makespan_ns=self._best_ns,

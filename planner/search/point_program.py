@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.cost.pipeline import PipelineProblem
+from planner.search.hosts import host_rows
 from planner.search.rows import Integers, PathRows
 from planner.search.solver import LARGEST_SUM, WorkLimits, solver_within
 from planner.search.stage_points import StagePoint
@@ -74,7 +75,26 @@ class PointProgram:
             self._model.add_exactly_one(own)
         layers = [point.num_layers for own in points for point in own]
         self._add_row(self._flat, layers, low=problem.num_layers, high=problem.num_layers)
+        self._fit_hosts()
         self._add_paths(rows)
+
+    def _fit_hosts(self) -> None:
+        """State that what the stages of a node keep on its host fits there together."""
+        rows, shape = host_rows(self._problem), self._problem.shape
+        if rows is None:
+            return
+        for devices, room in rows.nodes():
+            held = [
+                sum(
+                    devices.get(chunk, 0) * int(rows.per_layer(chunk) @ np.array(entry, dtype=np.int64))
+                    for chunk, entry in zip(
+                        range(shape.num_chunks)[shape.own(stage)], point.counts, strict=True
+                    )
+                )
+                for stage, own in enumerate(self._points)
+                for point in own
+            ]
+            self._add_row(self._flat, held, low=-LARGEST_SUM, high=room)
 
     def _add_paths(self, rows: PathRows) -> None:
         """State that the step is no shorter than any known path."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from planner.cost.pipeline import LayerOption, PipelineProblem
 from planner.search.box import Box
+from planner.search.hosts import host_rows
 from planner.search.memory_rows import memory_rows
 from planner.search.rows import Integers, PathRows
 from planner.search.solver import LARGEST_SUM, WorkLimits, solver_within
@@ -52,6 +53,7 @@ class _Chunk:
     forward: _Term
     backward: _Term
     saved: _Term
+    host_saved: _Term
     techniques: _Term
 
 
@@ -76,6 +78,7 @@ class Program:
         if problem.shape.virtual_stages > 1:
             for stage in range(problem.shape.num_stages):
                 self._fit_memory(stage)
+        self._fit_hosts()
 
     # --- decisions -----------------------------------------------------------------------------
 
@@ -97,6 +100,7 @@ class Program:
             forward=self._added(layers, picks, ways, lambda way: way.forward_ns),
             backward=self._added(layers, picks, ways, lambda way: way.backward_ns),
             saved=self._added(layers, picks, ways, lambda way: way.saved_bytes),
+            host_saved=self._added(layers, picks, ways, lambda way: way.host_saved_bytes),
             techniques=self._added(layers, picks, ways, lambda way: way.techniques),
         )
 
@@ -110,6 +114,7 @@ class Program:
             forward=_Term(layers, option.forward_ns),
             backward=_Term(layers, option.backward_ns),
             saved=_Term(layers, option.saved_bytes),
+            host_saved=_Term(layers, option.host_saved_bytes),
             techniques=_Term(layers, 0),
         )
 
@@ -155,6 +160,20 @@ class Program:
             ]
             more, beyond = self._working(own[turn], int(rows.fixed_working[turn]))
             self._bound(terms + more, self._problem.limit_bytes - fixed - beyond)
+
+    def _fit_hosts(self) -> None:
+        """State that what the stages of a node keep on its host fits there together."""
+        rows = host_rows(self._problem)
+        if rows is None:
+            return
+        (layers,) = self._problem.classes
+        for devices, room in rows.nodes():
+            terms = []
+            for chunk, count in devices.items():
+                own, kept = self._chunks[chunk], count * rows.kept[chunk]
+                terms.append(_Term(own.layers, count * layers.host_bytes))
+                terms.append(_Term(own.host_saved.variable, kept * own.host_saved.factor))
+            self._bound(terms, room)
 
     def _working(self, chunk: _Chunk, fixed_bytes: int) -> tuple[list[_Term], int]:
         """Return a chunk's working bytes while its backward pass runs: terms, and what is there anyhow."""

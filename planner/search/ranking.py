@@ -17,6 +17,7 @@ def num_techniques(layout: Layout) -> int:
             layout.schedule.name.splits_backward,
             layout.sharding.zero_stage > ZeroStage.NONE,
             any(option.mode is not RecomputeMode.NONE for option in layout.recompute),
+            layout.offloads,
         )
     )
 

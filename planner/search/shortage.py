@@ -9,7 +9,7 @@ from planner.cost.model import CostModel
 from planner.cost.pipeline import PipelineProblem
 from planner.search.capacity import fits_at_all, in_order, most_layers
 from planner.search.fewer_devices import fewer_degrees
-from planner.search.meshes import meshes, variants
+from planner.search.meshes import Choices, meshes
 from planner.search.space import Space
 from planner.strategy import Layout
 from planner.units import Bytes
@@ -25,8 +25,19 @@ class LeastNeed:
     available_bytes: Bytes
 
 
-def least_need(space: Space, model: CostModel) -> LeastNeed | None:
-    """Return the layout whose fullest device needs least, None when no layout is legal.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Needs:
+    """The most frugal layout, and that of those that fit the devices which leaves hosts the least short.
+
+    ``device`` is None when no layout is legal; ``host`` where hosts are no help or large enough.
+    """
+
+    device: LeastNeed | None
+    host_bytes: Bytes | None
+
+
+def least_needs(space: Space, model: CostModel) -> Needs:
+    """Return the layout whose fullest device needs least; where hosts are too small for it, what those need.
 
     It is one on all devices, or on as many as any legal layout uses.
 
@@ -34,12 +45,26 @@ def least_need(space: Space, model: CostModel) -> LeastNeed | None:
     shares and interleaving keep more, never less.
     """
     for devices in _numbers_of_devices(space):
-        layouts = _frugal_layouts(replace(space, num_devices=devices))
-        needs = (layout_need(layout, model.problem(layout)) for layout in layouts)
-        least = min(needs, key=lambda need: need.needed_bytes, default=None)
-        if least is not None:
-            return least
-    return None
+        needs = _least_needs(replace(space, num_devices=devices), model)
+        if needs.device is not None:
+            return needs
+    return Needs(device=None, host_bytes=None)
+
+
+def _least_needs(space: Space, model: CostModel) -> Needs:
+    device: LeastNeed | None = None
+    host_bytes: Bytes | None = None
+    for layouts in _frugal_layouts(space):
+        for layout in layouts:
+            problem = model.problem(layout)
+            if not problem.hosts_overflow:
+                if device is None or fits_at_all(replace(problem, limit_bytes=int(device.needed_bytes) - 1)):
+                    device = layout_need(layout, problem)
+                break
+            if fits_at_all(problem):
+                needed = model.host_bytes_per_node(layout)
+                host_bytes = needed if host_bytes is None else min(host_bytes, needed)
+    return Needs(device=device, host_bytes=host_bytes)
 
 
 def _numbers_of_devices(space: Space) -> Iterator[int]:
@@ -49,15 +74,21 @@ def _numbers_of_devices(space: Space) -> Iterator[int]:
     yield from sorted({prod(degrees) for degrees in fewer}, reverse=True)
 
 
-def _frugal_layouts(space: Space) -> Iterator[Layout]:
+def _frugal_layouts(space: Space) -> Iterator[tuple[Layout, ...]]:
+    """Yield layouts of one chain each, those first that leave most room on the device."""
     spare = 2 if space.setting.framework.empty_ends else 0
+    choices = Choices(space)
     for mesh, batches in groupby(meshes(space), key=lambda entry: entry[0]):
         if mesh.pipeline_parallel > space.setting.num_layers + spare:
             continue
         _, batch = next(batches)
-        layouts = list(variants(space, mesh, batch))
-        most = max((layout.sharding.zero_stage for layout in layouts), default=None)
-        yield from (layout for layout in layouts if layout.sharding.zero_stage == most)
+        chains = choices.chains(mesh, batch)
+        for offloads in (False, True):
+            own = [chain for chain in chains if chain[-1].on(mesh, batch).offloads is offloads]
+            most = max((chain[-1].sharding.zero_stage for chain in own), default=None)
+            for chain in own:
+                if chain[-1].sharding.zero_stage == most:
+                    yield tuple(choice.on(mesh, batch) for choice in reversed(chain))
 
 
 def layout_need(layout: Layout, problem: PipelineProblem) -> LeastNeed:

@@ -37,6 +37,7 @@ SEARCHED: Final = (
     "expert_tensor_parallel",
     "context_parallel_scheme",
     "all_to_all_degree",
+    "offload",
 )
 """Words of the flat plan form that a search decides, or takes fixed."""
 MOST_PASSES: Final = 4_000_000
@@ -48,17 +49,17 @@ NOT_SEARCHED: Final[Mapping[str, object]] = {
     "sharding": None,
     "reshard_after_forward": None,
     "layers_per_stage": None,
-    "offload": None,
 }
 """Words that are left at one value (None: the default that follows from the rest)."""
 
 NOTHING: Final[frozenset[Part]] = frozenset()
 MESHED: Final = frozenset({Part.MESH})
 BATCHED: Final = frozenset({Part.MESH, Part.BATCH})
-SHARDED: Final = frozenset({Part.MESH, Part.BATCH, Part.SHARDING, Part.RECOMPUTE, Part.OFFLOAD})
+SHARDED: Final = frozenset({Part.MESH, Part.BATCH, Part.SHARDING, Part.RECOMPUTE})
+OFFLOADED: Final = SHARDED | {Part.OFFLOAD}
 SCHEDULED: Final = frozenset({Part.MESH, Part.BATCH, Part.SCHEDULE})
 WHOLE: Final = SHARDED | SCHEDULED
-STEPS: Final = (NOTHING, MESHED, BATCHED, SHARDED, SCHEDULED, WHOLE)
+STEPS: Final = (NOTHING, MESHED, BATCHED, SHARDED, OFFLOADED, SCHEDULED, WHOLE)
 """What is decided after each step; a rule that reads parts of two steps could not be asked in time."""
 
 

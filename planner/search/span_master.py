@@ -17,6 +17,7 @@ from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs, stag
 from planner.cost.steady import play_step
 from planner.search.bounds import lower_bound_ns
 from planner.search.capacity import even_chunks_fit, fits_at_all
+from planner.search.hosts import fits_hosts
 from planner.search.master import Excluded, Solution
 from planner.search.memory_rows import memory_rows
 from planner.search.paths import stage_paths
@@ -176,6 +177,7 @@ class _Rounds:
         fits = not _shares_memory(self._problem) or all(
             stage_peak_bytes(self._problem, costs, stage) <= self._problem.limit_bytes for stage in stages
         )
+        fits = fits and fits_hosts(self._problem, assignment)
         if fits and (self._best is None or played.makespan_ns < self._best_ns):
             self._best, self._best_ns = assignment, played.makespan_ns
         return played.makespan_ns

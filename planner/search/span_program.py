@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.cost.pipeline import PipelineProblem
+from planner.search.hosts import host_rows
 from planner.search.memory_rows import memory_rows
 from planner.search.rows import Integers
 from planner.search.solver import LARGEST_SUM, WorkLimits, solver_within
@@ -59,7 +60,23 @@ class SpanProgram:
         if problem.shape.virtual_stages > 1 or problem.shape.schedule.splits_backward:
             for stage in range(problem.shape.num_stages):
                 self._fit_memory(stage)
+        self._fit_hosts()
         self._add_paths(paths)
+
+    def _fit_hosts(self) -> None:
+        """State that what the stages of a node keep on its host fits there together."""
+        rows = host_rows(self._problem)
+        if rows is None:
+            return
+        for devices, room in rows.nodes():
+            picks: list[IntVar] = []
+            sizes: list[int] = []
+            for chunk, count in devices.items():
+                spans = self._spans[chunk]
+                held = count * (spans.host_bytes + rows.kept[chunk] * spans.host_saved_bytes)
+                picks += self._picks[chunk]
+                sizes += held.tolist()
+            self._add_row(picks, sizes, low=-LARGEST_SUM, high=room)
 
     def _join(self) -> None:
         """State that each chunk's span starts where the one before it ends."""

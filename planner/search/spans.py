@@ -45,6 +45,8 @@ class Spans:
     weight_ns: Integers
     held_bytes: Integers
     techniques: Integers
+    host_bytes: Integers
+    host_saved_bytes: Integers
 
     def __len__(self) -> int:
         """Return how many ways there are."""
@@ -238,7 +240,8 @@ class SpanFinder:
         place = np.zeros(len(mixes), dtype=np.int64)
         spans = self._spans(place, place, mixes)
         spans = spans.only(self._fits(chunk, spans))
-        compared = np.column_stack((spans.forward_ns, spans.backward_ns, spans.techniques))
+        figures = (spans.forward_ns, spans.backward_ns, spans.techniques, spans.host_saved_bytes)
+        compared = np.column_stack(figures)
         chosen: list[list[int]] = spans.counts[undominated(compared)].tolist() if len(spans) else []
         return chosen
 
@@ -298,11 +301,11 @@ class _WayFigures:
     @classmethod
     def of(cls, classes: Sequence[LayerClass]) -> Self:
         ways = [(layers, option) for layers in classes for option in layers.options]
-        names = ("forward_ns", "backward_ns", "saved_bytes", "weight_ns", "held_bytes")
-        held = ("static_bytes", "optimizer_ns", "gather_ns", "reduce_ns")
+        names = ("forward_ns", "backward_ns", "saved_bytes", "weight_ns", "held_bytes", "host_saved_bytes")
+        held = ("static_bytes", "host_bytes", "optimizer_ns", "gather_ns", "reduce_ns")
         figures = {name: [getattr(option, name) for _, option in ways] for name in names}
         figures |= {name: [getattr(layers, name) for layers, _ in ways] for name in held}
-        figures["techniques"] = [techniques(option.recompute) for _, option in ways]
+        figures["techniques"] = [techniques(option) for _, option in ways]
         return cls(
             figures={name: np.array(values, dtype=np.int64) for name, values in figures.items()},
             working_bytes=np.array([option.working_bytes for _, option in ways], dtype=np.int64),
@@ -326,7 +329,7 @@ def _quickest(layers: LayerClass) -> int:
     options = layers.options
     return min(
         range(len(options)),
-        key=lambda i: (options[i].forward_ns + options[i].backward_ns, techniques(options[i].recompute)),
+        key=lambda i: (options[i].forward_ns + options[i].backward_ns, techniques(options[i])),
     )
 
 

@@ -1,7 +1,8 @@
 """The undominated ways to run some layers in one chunk: how many of them by each option.
 
 A way dominates another of as many layers when it is nowhere worse: forward and backward time, saved
-and working bytes, techniques. What is dominated is in no optimal plan that the tie-break prefers.
+and working bytes, techniques, bytes on the host where they count. What is dominated is in no optimal plan
+that the tie-break prefers.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,10 +15,11 @@ import numpy as np
 from planner.cost.pipeline import LayerOption, PipelineProblem
 from planner.search.orders import forwards_before_first_backward
 from planner.search.rows import Integers
-from planner.strategy import Recompute, RecomputeMode
+from planner.strategy import RecomputeMode
 
 TECHNIQUES: Final = {RecomputeMode.NONE: 0, RecomputeMode.SELECTIVE: 1_000, RecomputeMode.FULL: 1_000_000}
 """How much technique a mode is: any number of selective layers is less than a full one."""
+OFFLOADED_ACTIVATIONS: Final = 500_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +32,7 @@ class Way:
     saved_bytes: int
     working_bytes: int
     techniques: int
+    host_saved_bytes: int = 0
 
     @property
     def num_layers(self) -> int:
@@ -37,9 +40,10 @@ class Way:
         return sum(self.counts)
 
 
-def techniques(recompute: Recompute) -> int:
-    """Return how much technique a layer's recomputation is: none, then fewest modules, then full."""
-    return TECHNIQUES[recompute.mode] + len(recompute.modules)
+def techniques(option: LayerOption) -> int:
+    """Return how much technique an option is: none, fewest modules, activations on the host, full."""
+    offloaded = OFFLOADED_ACTIVATIONS if option.activations else 0
+    return TECHNIQUES[option.recompute.mode] + len(option.recompute.modules) + offloaded
 
 
 def undominated_options(options: Sequence[LayerOption]) -> list[int]:
@@ -103,7 +107,7 @@ class Ways:
             working = np.maximum(figures[:, _WORKING], room.working_bytes)
             fits = figures[:, _SAVED] * room.kept + working <= room.bytes
             counts, figures = counts[fits], figures[fits]
-            compared = figures[:, (_FORWARD, _BACKWARD, _TECHNIQUES)]
+            compared = figures[:, (_FORWARD, _BACKWARD, _TECHNIQUES, _HOST_SAVED)]
         ways = [self._way(counts[i].tolist(), figures[i].tolist()) for i in undominated(compared)]
         return tuple(sorted(ways, key=lambda way: (way.forward_ns + way.backward_ns, way.saved_bytes)))
 
@@ -116,6 +120,7 @@ class Ways:
             saved_bytes=figures[_SAVED],
             working_bytes=figures[_WORKING],
             techniques=figures[_TECHNIQUES],
+            host_saved_bytes=figures[_HOST_SAVED],
         )
 
 
@@ -130,7 +135,7 @@ def _room(problem: PipelineProblem, chunk: int) -> Callable[[int], Room | None]:
     return lambda layers: Room(free - layers * problem.static_bytes, kept, part.working_bytes)
 
 
-_FORWARD, _BACKWARD, _SAVED, _WORKING, _TECHNIQUES = range(5)
+_FORWARD, _BACKWARD, _SAVED, _WORKING, _TECHNIQUES, _HOST_SAVED = range(6)
 
 
 def _figures(options: Sequence[LayerOption]) -> Integers:
@@ -141,7 +146,8 @@ def _figures(options: Sequence[LayerOption]) -> Integers:
             option.backward_ns,
             option.saved_bytes,
             option.working_bytes,
-            techniques(option.recompute),
+            techniques(option),
+            option.host_saved_bytes,
         )
         for option in options
     ]

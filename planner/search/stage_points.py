@@ -116,8 +116,8 @@ class StagePoints:
         return counts
 
     def _compared(self, counts: Integers) -> Integers:
-        """Return what makes a point better than another: chunks' passes, and techniques: [order, figure]."""
-        passes = counts @ self._figures[:, (_FORWARD, _INPUTS, _WEIGHT)]
+        """Return what makes a point better than another: passes, hosts and techniques: [order, figure]."""
+        passes = counts @ self._figures[:, (_FORWARD, _INPUTS, _WEIGHT, _HOST_SAVED)]
         added = counts.sum(axis=1) @ self._figures[:, _TECHNIQUES]
         return np.column_stack((passes.reshape(len(counts), -1), added))
 
@@ -140,7 +140,7 @@ class StagePoints:
         )
 
 
-_FORWARD, _INPUTS, _WEIGHT, _SAVED, _HELD, _WORKING, _TECHNIQUES = range(7)
+_FORWARD, _INPUTS, _WEIGHT, _SAVED, _HELD, _WORKING, _TECHNIQUES, _HOST_SAVED = range(8)
 
 
 def _figures(options: Sequence[LayerOption]) -> Integers:
@@ -153,7 +153,8 @@ def _figures(options: Sequence[LayerOption]) -> Integers:
             option.saved_bytes,
             option.held_bytes,
             option.working_bytes,
-            techniques(option.recompute),
+            techniques(option),
+            option.host_saved_bytes,
         )
         for option in options
     ]

@@ -4,6 +4,7 @@ from planner.cost.pipeline import PipelineProblem, chunk_costs, stage_peak_bytes
 from planner.cost.steady import play_step
 from planner.expansion import in_classes
 from planner.rules.layers import usual_split
+from planner.search.hosts import fits_hosts
 from planner.search.master import Excluded, Solution
 from planner.setting import Setting
 from planner.strategy import Layout
@@ -20,7 +21,8 @@ def play_usual_split(
     assignment = in_classes(usual_split(setting, layout), setting.body)
     costs = chunk_costs(problem, assignment)
     stages = range(problem.shape.num_stages)
-    if any(stage_peak_bytes(problem, costs, stage) > problem.limit_bytes for stage in stages):
+    over = any(stage_peak_bytes(problem, costs, stage) > problem.limit_bytes for stage in stages)
+    if over or not fits_hosts(problem, assignment):
         return Excluded(lower_bound_ns=None)
     makespan_ns = play_step(problem, costs).makespan_ns
     if cutoff_ns is not None and makespan_ns > cutoff_ns:

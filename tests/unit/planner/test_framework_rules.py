@@ -22,10 +22,12 @@ RELEASES = [
     (name, version) for name, framework in FRAMEWORKS.items() for version in (*framework.versions, None)
 ]
 
+WITHOUT_HOST = Constraints(forbid=("offload",))
+
 
 def layouts(judged: Setting) -> Iterator[Layout]:
-    """Yield every layout that a search considers."""
-    space = search_space(judged, Constraints())
+    """Yield every layout that a search considers, those that keep nothing on the host."""
+    space = search_space(judged, WITHOUT_HOST)
     for mesh, batch in meshes(space):
         for schedule in schedules(space, mesh, batch):
             for layout in variants(space, mesh, batch):
@@ -59,7 +61,17 @@ def test_nothing_that_a_search_considers_breaks_a_rule(
         return
     seen = list(layouts(judged))
     assert {layout_violations(judged, layout) for layout in seen} == {()}
-    assert space_size(by_mesh(search_space(judged, Constraints()))).layouts == len(seen)
+    assert space_size(by_mesh(search_space(judged, WITHOUT_HOST))).layouts == len(seen)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_nothing_that_a_search_keeps_on_the_host_breaks_a_rule(framework: str) -> None:
+    judged = small("llama-3-8b", framework, None)
+    for batched in list(by_mesh(search_space(judged, Constraints())))[:6]:
+        offloading = [
+            choice.on(batched.mesh, batched.batches[0]) for chain in batched.chains for choice in chain
+        ]
+        assert {layout_violations(judged, layout) for layout in offloading} == {()}
 
 
 @pytest.mark.parametrize(("framework", "version"), RELEASES)

@@ -16,6 +16,7 @@ from planner.expansion import zero_sharding
 from planner.framework import Grain
 from planner.job import Constraints
 from planner.legality import Setting, divisors, layout_violations
+from planner.offload_limits import HostShare
 from planner.plan import Status
 from planner.planning import Progress, evaluate_plan, plan_timeline, plan_training
 from planner.strategy import (
@@ -93,6 +94,29 @@ def every_layout(judged: Setting) -> Iterator[Layout]:
                 )
                 if not layout_violations(judged, layout):
                     yield layout
+                    yield from (
+                        other for other in offloaded(layout, judged) if not layout_violations(judged, other)
+                    )
+
+
+def offloaded(layout: Layout, judged: Setting) -> Iterator[Layout]:
+    """Enumerate what a search tries on the host: states by tenths, activations all or none of a layer's.
+
+    Full recomputation keeps its inputs on one side.
+    """
+    limits = judged.framework.limits.offload
+    shares = [limits.shares(tenths / 10) for tenths in range(11)]
+    shares += [replace(share, parameters=1.0) for share in shares[-1:]]
+    ways: list[tuple[tuple[Recompute, ...], tuple[float, ...]]] = [(layout.recompute, ())]
+    if len(layout.recompute) > 1 and limits.activations is not HostShare.NONE:
+        whole = [mode for mode in layout.recompute if mode.mode is RecomputeMode.FULL]
+        others = [mode for mode in layout.recompute if mode not in whole]
+        for here, there in ((layout.recompute, others), (others, layout.recompute)):
+            shares_of_modes = (0.0,) * len(here) + (1.0,) * len(there)
+            ways += [((*here, *there), shares_of_modes)]
+    for on_host, (recompute, activations) in product(shares, ways):
+        if on_host.is_any or activations:
+            yield replace(layout, on_host=on_host, recompute=recompute, activations=activations)
 
 
 def brute_force_ns(judged: Setting, *, memory_fraction: float) -> int | None:
@@ -118,10 +142,10 @@ def brute_force_ns(judged: Setting, *, memory_fraction: float) -> int | None:
 @settings(max_examples=12)
 @given(
     framework=st.sampled_from(["megatron-core", "pytorch", "any"]),
-    num_devices=st.sampled_from([1, 2, 4]),
+    num_devices=st.sampled_from([1, 2]),
     num_layers=st.integers(1, 3),
     batch=st.sampled_from([2, 4, 6]),
-    memory_fraction=st.sampled_from([0.94, 0.05, 0.03]),
+    memory_fraction=st.sampled_from([0.94, 0.05, 0.03, 0.02]),
 )
 def test_no_plan_of_a_small_space_beats_the_returned_one(
     framework: str, num_devices: int, num_layers: int, batch: int, memory_fraction: float
@@ -202,9 +226,78 @@ def test_what_does_not_fit_says_how_much_is_missing_and_what_would_fit() -> None
     result = plan_training(request_of(judged))
     assert result.status is Status.INFEASIBLE
     shortage = result.shortage[0]
+    # With all optimizer states on the hosts parameters and gradients remain.
+    assert shortage.needed_bytes > 70e9 * 6 / 8 > shortage.available_bytes
+    assert result.nearest_fit is not None
+    assert result.nearest_fit.change == {"/cluster/num_devices": 16}
+
+
+def test_without_offload_all_states_have_to_fit() -> None:
+    judged = setting(
+        model="llama-3-70b",
+        cluster="a100-sxm-40gb",
+        num_devices=8,
+        global_batch_size=64,
+        sequence_length=2048,
+    )
+    result = plan_training(request_of(judged, constraints=Constraints(forbid=("offload",))))
+    assert result.status is Status.INFEASIBLE
+    shortage = result.shortage[0]
     assert shortage.needed_bytes > 70e9 * 18 / 8 > shortage.available_bytes
     assert result.nearest_fit is not None
     assert result.nearest_fit.change == {"/cluster/num_devices": 64}
+
+
+def test_hosts_that_are_too_small_are_named() -> None:
+    """AdamW over all of Llama 70B with FSDP's offload needs 16 bytes per parameter, more than a TB."""
+    judged = setting(
+        model="llama-3-70b",
+        cluster="a100-sxm-40gb",
+        num_devices=8,
+        global_batch_size=8,
+        sequence_length=2048,
+        framework="torchtitan",
+    )
+    result = plan_training(request_of(judged))
+    assert result.status is Status.INFEASIBLE
+    host = {shortage.resource: shortage for shortage in result.shortage}["host_memory"]
+    assert host.needed_bytes == pytest.approx(16 * 70.55e9, rel=0.01)
+    assert host.available_bytes == pytest.approx(0.94 * 1.0995e12)
+
+
+@pytest.mark.parametrize("framework", ["deepspeed", "pytorch"])
+def test_a_plan_with_offload_fits_where_none_without_it_does(framework: str) -> None:
+    judged = setting(
+        model="llama-2-13b",
+        cluster="a100-sxm-40gb",
+        num_devices=2,
+        global_batch_size=8,
+        sequence_length=2048,
+        framework=framework,
+    )
+    result = plan_training(request_of(judged))
+    assert result.status is Status.OPTIMAL
+    assert result.prediction is not None
+    assert result.plan is not None
+    assert result.prediction.host[0].memory_bytes > 0
+    assert result.prediction.breakdown_seconds.offload > 0
+    again = evaluate_plan(request_of(judged), result.plan)
+    assert again.prediction == result.prediction
+    assert again.plan == result.plan
+    forbidden = plan_training(request_of(judged, constraints=Constraints(forbid=("offload",))))
+    assert forbidden.status is Status.INFEASIBLE
+    assert any("offload" in sentence.text for sentence in result.explanation)
+
+
+def test_a_share_that_is_fixed_is_kept() -> None:
+    judged = small(framework="megatron-core", num_devices=2, num_layers=3, batch=4)
+    fixed = Constraints(fixed={"offload": {"optimizer": 0.5}})
+    result = plan_training(request_of(judged, constraints=fixed))
+    assert result.plan is not None
+    assert result.certificate is not None
+    shares = {layers.offload.optimizer.cpu for layers in result.plan.stages[0].chunks[0].layers}
+    assert shares == {0.5}
+    assert result.certificate.dimensions["offload"] == "fixed by user"
 
 
 @pytest.mark.parametrize(

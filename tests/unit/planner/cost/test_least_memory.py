@@ -1,5 +1,7 @@
 """The least memory of a mesh is below what any of its plans needs."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from planner.cost.floors import Floors
@@ -7,8 +9,9 @@ from planner.cost.least_memory import LeastMemory
 from planner.cost.model import CostModel
 from planner.job import Constraints
 from planner.search.capacity import fits_at_all
-from planner.search.meshes import by_mesh, variants
+from planner.search.meshes import BatchedMesh, by_mesh
 from planner.search.space import search_space
+from planner.strategy import Batch, Layout
 from tests.unit.planner.settings import request_of, setting
 
 
@@ -28,6 +31,13 @@ def memory_of(costs: CostModel) -> LeastMemory:
     return LeastMemory(model=costs, floors=Floors(model=costs, sizes=()))
 
 
+def layouts(batched: BatchedMesh, batch: Batch) -> Iterator[Layout]:
+    """Yield every layout of a mesh with a batch, with and without something on the host."""
+    for chain in batched.chains:
+        for choice in chain:
+            yield choice.on(batched.mesh, batch)
+
+
 @pytest.mark.parametrize("memory_fraction", [0.94, 0.5, 0.2])
 @pytest.mark.parametrize(
     ("model", "num_layers"), [("gpt-2-774m", 8), ("mixtral-8x7b", 2), ("qwen1.5-moe-a2.7b", 4)]
@@ -41,11 +51,9 @@ def test_what_is_ruled_out_fits_in_no_way(model: str, num_layers: int, memory_fr
     told = {True: 0, False: 0}
     for batched in by_mesh(space):
         for batch in batched.batches:
-            holds_states = memory.may_hold_states(batched.mesh, batched.shardings)
-            for layout in variants(space, batched.mesh, batch):
-                may_hold = holds_states and memory.may_hold(
-                    batched.mesh, batch, layout.sharding, layout.recompute
-                )
+            for layout in layouts(batched, batch):
+                states = (layout.sharding, layout.on_host)
+                may_hold = memory.may_hold_states(batched.mesh, [states]) and memory.may_hold(layout)
                 told[may_hold] += 1
                 if not may_hold:
                     assert not fits_at_all(costs.problem(layout), any_schedule=True)
@@ -58,4 +66,6 @@ def test_a_model_that_cannot_fit_is_ruled_out_before_it_is_timed() -> None:
         search_space(costs.setting, Constraints()),
         LeastMemory(model=costs, floors=Floors(model=costs, sizes=())),
     )
-    assert not any(memory.may_hold_states(batched.mesh, batched.shardings) for batched in by_mesh(space))
+    for batched in by_mesh(space):
+        for layout in layouts(batched, batched.batches[0]):
+            assert not memory.may_hold_states(batched.mesh, [(layout.sharding, layout.on_host)])

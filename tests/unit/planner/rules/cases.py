@@ -33,7 +33,7 @@ def layout(
     passes: int = 8,
     schedule: Schedule | None = None,
     zero_stage: ZeroStage = ZeroStage.NONE,
-    recompute: Recompute | None = None,
+    recompute: Recompute | tuple[Recompute, ...] | None = None,
     on_host: HostShares = NOTHING_ON_HOST,
     activations: tuple[float, ...] = (),
 ) -> Layout:
@@ -43,7 +43,7 @@ def layout(
         batch=Batch(micro_batch_size=1, num_micro_batches=passes),
         schedule=schedule or Schedule(name=judged.framework.schedules[0]),
         sharding=zero_sharding(zero_stage, replicas=mesh.replicas, framework=judged.framework),
-        recompute=(recompute or Recompute(),),
+        recompute=recompute if isinstance(recompute, tuple) else (recompute or Recompute(),),
         on_host=on_host,
         activations=activations,
     )

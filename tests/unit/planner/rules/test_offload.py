@@ -137,6 +137,14 @@ CASES = (
         kept={"mesh": EIGHT, "recompute": FULL, "activations": (1.0,)},
     ),
     Case(
+        rule="host-activations-alike",
+        framework="deepspeed",
+        broken={"mesh": EIGHT, "recompute": (FULL, FULL), "activations": (0.0, 1.0)},
+        pointer="/plan/offload/activations",
+        nearest=1.0,
+        kept={"mesh": EIGHT, "recompute": (Recompute(), FULL), "activations": (0.0, 1.0)},
+    ),
+    Case(
         rule="host-keeps-a-layer",
         framework="megatron-core",
         broken={"mesh": EIGHT, "activations": (1.0,)},

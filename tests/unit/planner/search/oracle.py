@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from planner.cost.pipeline import FixedPart, LayerClass, LayerOption, PipelineProblem
 from planner.cost.schedules import PassKind, stage_orders
 from planner.strategy import RecomputeMode, ScheduleName
-from tests.unit.planner.cost.problems import layer_classes, problems
+from tests.unit.planner.cost.problems import layer_classes, problems, sizes
 
 MOST_CHOICES = 81
 """Ways to choose options for all layers, at most."""
@@ -74,7 +74,7 @@ def best_plan(problem: PipelineProblem) -> Answer:
     for chunks in plans(problem):
         peak = max(peak_bytes(problem, chunks, stage) for stage in range(problem.shape.num_stages))
         need = peak if need is None else min(need, peak)
-        if peak <= problem.limit_bytes:
+        if peak <= problem.limit_bytes and fits_hosts(problem, chunks):
             found = (step_ns(problem, chunks), recomputed(chunks))
             best = found if best is None else min(best, found)
     assert need is not None
@@ -116,6 +116,53 @@ def plans(problem: PipelineProblem) -> Iterator[list[Chunk]]:
                 )
                 for part, (start, end) in zip(fixed, pairwise(edges), strict=True)
             ]
+
+
+@st.composite
+def with_hosts(draw: st.DrawFn, problem: PipelineProblem) -> PipelineProblem:
+    """Draw the same problem with states and activations on hosts that stages share, small enough to bind."""
+    stages = problem.shape.num_stages
+    classes = tuple(
+        replace(
+            layers,
+            host_bytes=draw(sizes),
+            options=tuple(replace(option, host_saved_bytes=draw(sizes)) for option in layers.options),
+        )
+        for layers in problem.classes
+    )
+    node = st.lists(st.tuples(st.integers(0, stages - 1), st.integers(1, 3)), min_size=1, max_size=stages)
+    nodes = draw(st.lists(node.map(dict), min_size=1, max_size=2))
+    return replace(
+        problem,
+        classes=classes,
+        first=replace(problem.first, host_bytes=draw(sizes)),
+        last=replace(problem.last, host_bytes=draw(sizes)),
+        hosts=tuple(tuple(each.items()) for each in nodes),
+        host_limit_bytes=draw(st.integers(50, 1500)),
+    )
+
+
+def fits_hosts(problem: PipelineProblem, chunks: list[Chunk]) -> bool:
+    """Whether the stages of every node fit its host together, each chunk's activations at their most."""
+    held = [_host_bytes(problem, chunks, stage) for stage in range(problem.shape.num_stages)]
+    return all(
+        sum(devices * held[stage] for stage, devices in node) <= problem.host_limit_bytes
+        for node in problem.hosts
+    )
+
+
+def _host_bytes(problem: PipelineProblem, chunks: list[Chunk], stage: int) -> int:
+    numbers = problem.shape.own(stage)
+    own = chunks[numbers]
+    states = sum(chunk.fixed.host_bytes + sum(layers.host_bytes for layers in chunk.classes) for chunk in own)
+    alive, most = [0] * len(own), [0] * len(own)
+    for step in stage_orders(problem.shape)[stage]:
+        turn = step.chunk // problem.shape.num_stages
+        alive[turn] += 0 if step.backward else 1
+        most[turn] = max(most[turn], alive[turn])
+        alive[turn] -= 1 if step.backward else 0
+    saved = [sum(layer.host_saved_bytes for layer in chunk.layers) for chunk in own]
+    return states + sum(count * size for count, size in zip(most, saved, strict=True))
 
 
 def peak_bytes(problem: PipelineProblem, chunks: list[Chunk], stage: int) -> int:
