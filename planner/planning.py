@@ -37,10 +37,10 @@ from planner.plan import (
 from planner.prediction import PlayedPlan, play, play_placed, predict, timeline
 from planner.profile import Profile
 from planner.programs import traits_of
-from planner.search.best_first import Candidate, SearchOutcome, search
+from planner.search.best_first import Candidate, ProgressReport, SearchOutcome, search
 from planner.search.certificate import certify
 from planner.search.dimensions import dimensions
-from planner.search.offloading import FORBIDDEN
+from planner.search.offloading import FORBIDDEN, is_searched
 from planner.search.refusal import why_nothing_is_legal
 from planner.search.shortage import least_needs
 from planner.search.space import Space, search_space
@@ -85,9 +85,7 @@ def plan_training(request: PlanRequest, *, progress: Callable[[Progress], None] 
 
     Raises InvalidRequest for fixed choices that nothing can satisfy.
     """
-    space = searched_space(request)
-    model = _cost_model(request, space.setting)
-    outcome = search(space, model, request.solver, report=_reporter(progress))
+    space, model, outcome = _searched(request, report=_reporter(progress))
     if outcome.total == 0 and (request.constraints.fixed or request.constraints.bounds):
         raise why_nothing_is_legal(space)
     if outcome.best is not None:
@@ -99,8 +97,7 @@ def plan_training(request: PlanRequest, *, progress: Callable[[Progress], None] 
 
 def best_plan(request: PlanRequest) -> Result:
     """Return the fastest plan with its certificate alone: no prediction, no alternatives, no reasons."""
-    space = searched_space(request)
-    outcome = search(space, _cost_model(request, space.setting), request.solver)
+    space, _, outcome = _searched(request)
     best = outcome.best
     if best is None:
         return _result(request, Status.INFEASIBLE if outcome.finished else Status.UNKNOWN)
@@ -111,6 +108,28 @@ def best_plan(request: PlanRequest) -> Result:
         plan=full_plan(best.layout, best.assignment, space.setting),
         certificate=certificate,
     )
+
+
+def _searched(
+    request: PlanRequest, *, report: ProgressReport | None = None
+) -> tuple[Space, CostModel, SearchOutcome]:
+    """Search without the hosts, and only where nothing fits so with them: the space, its costs, its outcome.
+
+    A host is far slower than a device: what fits without it is seldom slower, and found much sooner.
+    """
+    whole = searched_space(request)
+    space, limits = replace(whole, looks_at_hosts=False), request.solver
+    model = _cost_model(request, space.setting)
+    outcome = search(space, model, limits, report=report)
+    left = limits.time_limit_seconds - outcome.solve_seconds
+    if outcome.best is not None or not outcome.finished or not outcome.total or not is_searched(whole):
+        return space, model, outcome
+    if left <= 0:
+        return whole, model, replace(outcome, finished=False)
+    # What was timed for the space without hosts bounds no plan with them.
+    model = _cost_model(request, space.setting)
+    rest = replace(limits, time_limit_seconds=left)
+    return whole, model, search(whole, model, rest, report=report)
 
 
 def evaluate_plan(request: PlanRequest, plan: TrainingPlan | ShortPlan) -> Result:

@@ -58,8 +58,10 @@ def _offload_words(space: Space, words: str) -> str:
         return words
     if any(group.host is None for group in space.setting.cluster.node_groups):
         return "not searched: nothing is known of the hosts"
-    tried = tried_words(space.setting.framework.limits.offload) if is_searched(space) else ()
-    return f"searched: {'; '.join(tried)}" if tried else "fixed by framework"
+    tried = tried_words(space.setting.framework.limits.offload)
+    if tried and not space.looks_at_hosts:
+        return "not searched: plans fit without it"
+    return f"searched: {'; '.join(tried)}" if tried and is_searched(space) else "fixed by framework"
 
 
 def _chunk_words(setting: Setting) -> str:

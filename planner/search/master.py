@@ -127,7 +127,8 @@ class _Rounds:
             if tuple(chosen) == self._best:
                 return
             best_ns = self._best_ns
-            misses = 0 if self._play(chosen) < best_ns else misses + 1
+            self._play(chosen)
+            misses = 0 if self._best_ns < best_ns else misses + 1
 
     def _simplify(self, best: Sequence[Way]) -> None:
         """Replace the best plan by the simplest that is as fast: asked for and played until it is."""

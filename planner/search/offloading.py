@@ -209,6 +209,7 @@ def is_searched(space: Space) -> bool:
     """Whether a search decides what is on the host."""
     has_hosts = all(group.host is not None for group in space.setting.cluster.node_groups)
     is_free = "offload" not in space.constraints.fixed and FORBIDDEN not in space.constraints.forbid
+    is_free = is_free and space.looks_at_hosts
     multiplies = bool(space.setting.job.optimizer.newton_schulz_steps)
     limits = space.setting.framework.limits.offload
     has_any = (limits.has_states and not multiplies) or limits.activations is not HostShare.NONE

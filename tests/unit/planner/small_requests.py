@@ -103,7 +103,8 @@ def some_constraints(random: Random) -> Constraints:
             fixed["recompute"] = random.choice(list(RecomputeMode))
         case 2:
             bounds[random.choice(["pipeline_parallel", "data_parallel", "num_micro_batches"])] = (2, 4)
-    return Constraints(fixed=fixed, bounds=bounds, memory_fraction=random.choice(MEMORY_FRACTIONS))
+    fraction = random.choice(MEMORY_FRACTIONS)
+    return Constraints(fixed=fixed, bounds=bounds, forbid=("offload",), memory_fraction=fraction)
 
 
 def small_request(number: int) -> PlanRequest:

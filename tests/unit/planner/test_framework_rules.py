@@ -1,6 +1,7 @@
 """Rules of frameworks: each is told in words, and none is broken by what a search considers."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -67,9 +68,12 @@ def test_nothing_that_a_search_considers_breaks_a_rule(
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_nothing_that_a_search_keeps_on_the_host_breaks_a_rule(framework: str) -> None:
     judged = small("llama-3-8b", framework, None)
-    for batched in list(by_mesh(search_space(judged, Constraints())))[:6]:
+    space = search_space(judged, Constraints())
+    for batched in list(by_mesh(space))[:6]:
+        mesh, batch = batched.mesh, batched.batches[0]
+        schedule = next(schedules(space, mesh, batch))
         offloading = [
-            choice.on(batched.mesh, batched.batches[0]) for chain in batched.chains for choice in chain
+            replace(choice.on(mesh, batch), schedule=schedule) for chain in batched.chains for choice in chain
         ]
         assert {layout_violations(judged, layout) for layout in offloading} == {()}
 

@@ -28,7 +28,7 @@ def check(solved: Solution | Excluded, best_ns: int | None, problem: PipelinePro
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
-@given(problem=small_problems().flatmap(with_hosts))
+@given(problem=small_problems(schedules=ALTERNATING).flatmap(with_hosts))
 def test_the_master_finds_the_best_plan_that_fits_the_hosts(problem: PipelineProblem) -> None:
     solved = solve(problem)
     check(solved, best_plan(problem).makespan_ns, problem)
@@ -38,7 +38,7 @@ def test_the_master_finds_the_best_plan_that_fits_the_hosts(problem: PipelinePro
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=SLOW)
-@given(problem=small_problems().flatmap(with_hosts), distance=st.integers(-20, 20))
+@given(problem=small_problems(schedules=ALTERNATING).flatmap(with_hosts), distance=st.integers(-20, 20))
 def test_a_cutoff_rules_out_exactly_what_is_slower(problem: PipelineProblem, distance: int) -> None:
     best = best_plan(problem).makespan_ns
     cutoff = (best or 0) + distance
@@ -81,7 +81,7 @@ def test_even_splits_over_several_chunks_fit_the_hosts(problem: PipelineProblem)
 
 
 @settings(max_examples=30, deadline=None)
-@given(problem=small_problems().flatmap(with_hosts))
+@given(problem=small_problems(schedules=ALTERNATING).flatmap(with_hosts))
 def test_the_search_counts_the_activations_that_a_prediction_counts(problem: PipelineProblem) -> None:
     stages, rows = problem.shape.num_stages, HostRows(problem)
     for stage in range(stages):

@@ -89,7 +89,7 @@ def considered_variants(batched: Sequence[BatchedMesh]) -> set[Variant]:
         for each in batched
         for mesh in each.ways
         for batch in each.batches
-        for choice in each.choices
+        for (choice,) in each.chains
     }
 
 
@@ -103,7 +103,7 @@ def floors_of(batched: Sequence[BatchedMesh], model: CostModel) -> dict[Variant,
         for family in floors.families(batched)
         for floor in floors.of(family)
         for mesh in floor.ways or (floor.mesh,)
-        for bound, batch, choice in floor.variants
+        for bound, batch, (choice,) in floor.variants
     }
 
 
