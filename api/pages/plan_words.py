@@ -33,6 +33,13 @@ ZERO_NOTES: Final = {
 }
 """The same, short."""
 
+STATE_WORDS: Final = {
+    "optimizer": "optimizer states",
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "activations": "activations of some layers",
+}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tile:
@@ -86,6 +93,7 @@ def plan_line(plan: Plan) -> str:
             f"micro-batch {plan['batch']['micro_batch_size']}",
             f"ZeRO-{plan['sharding']['zero_stage']}",
             recomputation_words(plan),
+            *(["offload"] if host_shares(plan) else []),
         ]
     )
 
@@ -114,6 +122,17 @@ def recompute_counts(plan: Plan) -> dict[str, int]:
                 if layers["kind"] not in END_KINDS and not layers.get("of"):
                     counts[layers["recompute"]["mode"]] += layers["count"]
     return dict(counts.most_common())
+
+
+def host_shares(plan: Plan) -> dict[str, float]:
+    """Return the largest share of each state that any layer keeps on the host, of those that are there."""
+    shares: dict[str, float] = {}
+    for stage in plan["stages"]:
+        for chunk in stage["chunks"]:
+            for layers in chunk["layers"]:
+                for state, tiers in (layers.get("offload") or {}).items():
+                    shares[state] = max(shares.get(state, 0.0), tiers["cpu"])
+    return {state: share for state, share in shares.items() if share}
 
 
 def _axis_note(plan: Plan, key: str, name: str) -> str:
@@ -145,6 +164,9 @@ def _choices(plan: Plan) -> Iterator[Tile]:
     yield Tile(key="zero_stage", name="ZeRO", value=str(zero), note=ZERO_NOTES.get(zero, ""))
     modes = recompute_counts(plan) or {"none": 0}
     yield Tile(key="recompute", name="recompute", value=" + ".join(modes), note=_modules(plan))
+    shares = host_shares(plan)
+    if shares:
+        yield Tile(key="offload", name="offload", value=" + ".join(shares), note=_shares(shares))
 
 
 def _modules(plan: Plan) -> str:
@@ -174,6 +196,16 @@ def _sentences(plan: Plan) -> Iterator[str]:
     if zero:
         yield f"ZeRO-{zero}: {ZERO_WORDS[zero]} over {_shard_sizes(plan['sharding'])} devices."
     yield _recomputation_sentence(plan)
+    shares = host_shares(plan)
+    if shares:
+        states = ", ".join(f"{STATE_WORDS[state]} ({share:.0%})" for state, share in shares.items())
+        yield f"On the host: {states}."
+
+
+def _shares(shares: Mapping[str, float]) -> str:
+    """Return how much of each state is on the host: one share where all are alike."""
+    words = [f"{share:.0%}" for share in shares.values()]
+    return f"{words[0] if len(set(words)) == 1 else ', '.join(words)} on the host"
 
 
 def _replicas(mesh: Mapping[str, Any]) -> str:

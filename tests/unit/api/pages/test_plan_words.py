@@ -101,3 +101,16 @@ def test_several_modes_of_recomputation_are_counted_in_layers() -> None:
     document = plan()
     document["stages"][0]["chunks"][0]["layers"][1]["recompute"] = {"mode": "full"}
     assert recomputation_words(document) == "recomputation: selective in 76 layers, full in 4 layers"
+
+
+def test_what_rests_on_the_host_is_said() -> None:
+    document = plan()
+    assert "offload" not in plan_line(document)
+    for stage in document["stages"]:
+        for chunk in stage["chunks"]:
+            for layers in chunk["layers"]:
+                layers["offload"] = {"optimizer": {"cpu": 0.5, "nvme": 0.0}, "parameters": {"cpu": 0.0}}
+    assert plan_line(document).endswith(" · offload")
+    assert plan_sentences(document)[-1] == "On the host: optimizer states (50%)."
+    tile = {tile.key: tile for tile in choice_tiles(document)}["offload"]
+    assert (tile.value, tile.note) == ("optimizer", "50% on the host")
