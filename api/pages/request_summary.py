@@ -77,10 +77,14 @@ def _fixed_words(value: object) -> str:
     said = {key: part for key, part in value.items() if part is not None}
     if list(said) == ["name"]:
         return str(said["name"])
-    return ", ".join(
-        f"{words(key)} {' '.join(map(str, part)) if isinstance(part, list | tuple) else part}"
-        for key, part in said.items()
-    )
+    return ", ".join(f"{words(key)} {_part_words(part)}" for key, part in said.items())
+
+
+def _part_words(part: object) -> str:
+    """Return a field of a fixed object; of shares by tier those that are any."""
+    if isinstance(part, Mapping):
+        return ", ".join(f"{share:.0%} on the {tier}" for tier, share in part.items() if share)
+    return " ".join(map(str, part)) if isinstance(part, list | tuple) else str(part)
 
 
 def words(name: str) -> str:

@@ -14,7 +14,7 @@ SUPPORTED: Final[Mapping[str, tuple[object, ...]]] = {
     "/objective/minimize": ("step_time",),
     "/objective/deadline_seconds": (None,),
     "/objective/tokens": (None,),
-    "/constraints/fixed/offload/*/*": (0.0,),
+    "/constraints/fixed/offload/*/nvme": (0.0,),
     "/plan/offload/*/nvme": (0.0,),
     "/plan/stages/*/chunks/*/layers/*/offload/*/nvme": (0.0,),
     "/plan/stages/*/chunks/*/layers/*/mesh": (None,),

@@ -28,9 +28,11 @@ def test_a_fixed_object_is_said_in_words() -> None:
     document["constraints"]["fixed"] = {
         "schedule": {"name": "zb-v", "virtual_stages": None},
         "recompute": {"mode": "selective", "modules": ["mlp"]},
+        "offload": {"optimizer": {"cpu": 0.5, "nvme": 0.0}},
     }
     facts = dict(request_summary(document).facts)
     assert facts["fixed schedule"] == "zb-v"
+    assert facts["fixed offload"] == "optimizer 50% on the cpu"
     assert facts["fixed recompute"] == "mode selective, modules mlp"
 
 
