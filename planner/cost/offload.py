@@ -86,7 +86,8 @@ class HostCosts:
     ) -> PartCost:
         """Return a part with shares of its states, and of what its layers keep, on the host.
 
-        It is never quicker than the part without: a search rests its bounds on that.
+        It is never quicker than the part without: a search rests its bounds on that. Copies run beside
+        kernels and what shows of collectives alike, so a part that is quicker without stays so.
         """
         reloads = sharding.parameters == 1 or sharding.reshard_after_forward
         kept = activations * run.saved_bytes
@@ -95,8 +96,8 @@ class HostCosts:
         up = parameters if reloads and run.backward.seconds else 0.0
         return replace(
             part,
-            forward=part.forward + self._shown(parameters + kept, behind=run.forward),
-            backward=part.backward + self._shown(up + gradients + kept, behind=run.backward),
+            forward=part.forward + self._shown(parameters + kept, behind=part.forward),
+            backward=part.backward + self._shown(up + gradients + kept, behind=part.backward),
             optimizer=part.optimizer + self._update(held, part.optimizer, shares),
             saved_bytes=part.saved_bytes - kept,
             # What comes back is whole while its own backward pass runs, and the next layer's on its way.
