@@ -93,8 +93,11 @@ def test_7_billion_parameters_are_tuned_in_less_than_ten_gigabytes() -> None:
 def test_adapters_of_7b_are_planned_on_24_gb_and_full_training_is_not(base_format: BaseFormat | None) -> None:
     result = plan_training(request("llama-2-7b", "rtx-4090", 1, one_device_job(base_format)))
     assert result.status is Status.OPTIMAL
-    whole = Job(global_batch_size=16, sequence_length=512, framework="pytorch")
-    assert plan_training(request("llama-2-7b", "rtx-4090", 1, whole)).status is Status.INFEASIBLE
+    whole = request(
+        "llama-2-7b", "rtx-4090", 1, Job(global_batch_size=16, sequence_length=512, framework="pytorch")
+    )
+    alone = Constraints(forbid=("offload",))
+    assert plan_training(replace(whole, constraints=alone)).status is Status.INFEASIBLE
 
 
 def test_full_training_of_7b_is_planned_on_eight_devices() -> None:
@@ -143,7 +146,7 @@ def test_very_large_models_alone_take_sharded_parameters_and_checkpointing(
         trainable=Trainable(kind=TrainableKind.LORA),
     )
     asked = request(model, "h100-sxm", 8, job)
-    alone = Constraints(fixed={"tensor_parallel": 1, "pipeline_parallel": 1})
+    alone = Constraints(fixed={"tensor_parallel": 1, "pipeline_parallel": 1, "context_parallel": 1})
     plan = plan_training(replace(asked, constraints=alone)).plan
     assert plan is not None
     modes = {
