@@ -229,7 +229,8 @@ def test_samples_without_a_sequence_have_none_to_double() -> None:
 
 def test_what_no_longer_fits_has_a_status_and_no_figures() -> None:
     asked = request(num_devices=2, memory_fraction=0.35)
-    longer = replace(asked, job=replace(asked.job, sequence_length=16384))
+    constraints = replace(asked.constraints, forbid=("offload",))
+    longer = replace(asked, job=replace(asked.job, sequence_length=16384), constraints=constraints)
     found = grown(longer)["Twice the sequence length"]
     assert found.status is Status.INFEASIBLE
     assert (found.plan, found.step_time_seconds, found.relative_change, found.changes_plan) == (None,) * 4
