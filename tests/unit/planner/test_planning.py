@@ -275,6 +275,7 @@ def test_a_plan_with_offload_fits_where_none_without_it_does(framework: str) -> 
         global_batch_size=8,
         sequence_length=2048,
         framework=framework,
+        num_layers=20,
     )
     result = plan_training(request_of(judged))
     assert result.status is Status.OPTIMAL
