@@ -16,14 +16,13 @@ from planner.legality import Setting, divisors
 from planner.plan import Alternative, Prediction
 from planner.prediction import play, predict
 from planner.search.best_first import Candidate, SearchOutcome, SideSearch, search
-from planner.search.offloading import FORBIDDEN
 from planner.search.ranking import layout_rank, num_techniques
 from planner.search.space import Space
 from planner.strategy import Layout, RecomputeMode, TrainingPlan, ZeroStage
 from planner.units import NANOSECONDS_PER_SECOND, Seconds
 from planner.usual_recipe import usual_recipe
 
-Choice = int | RecomputeMode | dict[str, float]
+Choice = int | RecomputeMode
 """What a decision is fixed to."""
 
 MOST_TIES: Final = 3
@@ -61,8 +60,6 @@ class _Again:
     space: Space
     limits: SolverLimits
     ends_at: Seconds
-    offloads: bool
-    """Whether the best plan keeps anything on the host: where it does not, none of these has to."""
 
     def best(
         self,
@@ -79,10 +76,9 @@ class _Again:
         if left <= 0 or not all(_is_allowed(self.space, *choice) for choice in choices.items()):
             return None
         constraints = self.space.constraints
-        forbid = constraints.forbid if self.offloads else (*constraints.forbid, FORBIDDEN)
         space = replace(
             self.space,
-            constraints=replace(constraints, fixed={**constraints.fixed, **choices}, forbid=forbid),
+            constraints=replace(constraints, fixed={**constraints.fixed, **choices}),
             num_devices=num_devices or self.space.num_devices,
         )
         gap = max(self.limits.relative_gap, NEAR_ENOUGH)
@@ -91,7 +87,7 @@ class _Again:
 
 
 def _is_allowed(space: Space, word: str, value: Choice) -> bool:
-    return space.allowed(word, value) if isinstance(value, int) else space.fixed(word) in (None, value)
+    return space.allowed(word, value) if isinstance(value, int) else space.fixed(word) in {None, value}
 
 
 def alternatives(
@@ -110,7 +106,7 @@ def alternatives(
     assert best is not None
     ends_at = time.monotonic() + min(TIME_SHARE * limits.time_limit_seconds, MOST_TIME)
     space = replace(space, num_devices=best.layout.mesh.world_size)
-    again = _Again(model=model, space=space, limits=limits, ends_at=ends_at, offloads=best.layout.offloads)
+    again = _Again(model=model, space=space, limits=limits, ends_at=ends_at)
     latest_ns = int(prediction.step_time_interval_seconds[1] * NANOSECONDS_PER_SECOND)
     listed = _Listed(setting=space.setting, known=[full_plan(best.layout, best.assignment, space.setting)])
     listed.extend(_ties(outcome, best, again=again, latest_ns=latest_ns), most=MOST_TIES)
@@ -210,8 +206,6 @@ def _used(layout: Layout) -> Iterator[tuple[str, dict[str, Choice]]]:
         yield "sharded states", {"zero_stage": 0}
     if any(option.mode is not RecomputeMode.NONE for option in layout.recompute):
         yield "recomputation", {"recompute": RecomputeMode.NONE}
-    if layout.offloads:
-        yield "offload", {"offload": {}}
 
 
 def _stage_degrees(layout: Layout) -> dict[str, Choice]:
@@ -226,10 +220,7 @@ def _pipeline(layout: Layout) -> dict[str, Choice]:
 
 
 def _landmarks(again: _Again, best: Candidate) -> Iterator[_Other]:
-    """Yield plans that people compare with: no offload, no pipeline, fewer devices, the usual recipe."""
-    here = again.best({"offload": {}}) if best.layout.offloads else None
-    if here is not None:
-        yield _Other(why="Without offload", candidate=here)
+    """Yield plans that people compare with: no pipeline, fewer devices, the usual recipe."""
     flat = again.best({"pipeline_parallel": 1}) if best.layout.mesh.pipeline_parallel > 1 else None
     if flat is not None:
         yield _Other(why="Without a pipeline", candidate=flat)

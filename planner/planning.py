@@ -40,7 +40,7 @@ from planner.programs import traits_of
 from planner.search.best_first import Candidate, ProgressReport, SearchOutcome, search
 from planner.search.certificate import certify
 from planner.search.dimensions import dimensions
-from planner.search.offloading import FORBIDDEN, is_searched
+from planner.search.offloading import is_searched
 from planner.search.refusal import why_nothing_is_legal
 from planner.search.shortage import least_needs
 from planner.search.space import Space, search_space
@@ -95,9 +95,12 @@ def plan_training(request: PlanRequest, *, progress: Callable[[Progress], None] 
     return _result(request, Status.UNKNOWN, warnings=("the time limit ended the search before any plan fit",))
 
 
-def best_plan(request: PlanRequest) -> Result:
-    """Return the fastest plan with its certificate alone: no prediction, no alternatives, no reasons."""
-    space, _, outcome = _searched(request)
+def best_plan(request: PlanRequest, *, gap_on_hosts: float | None = None) -> Result:
+    """Return the fastest plan with its certificate alone: no prediction, no alternatives, no reasons.
+
+    ``gap_on_hosts`` is the relative gap that will do where nothing fits without the hosts.
+    """
+    space, _, outcome = _searched(request, gap_on_hosts=gap_on_hosts)
     best = outcome.best
     if best is None:
         return _result(request, Status.INFEASIBLE if outcome.finished else Status.UNKNOWN)
@@ -111,24 +114,25 @@ def best_plan(request: PlanRequest) -> Result:
 
 
 def _searched(
-    request: PlanRequest, *, report: ProgressReport | None = None
+    request: PlanRequest, *, report: ProgressReport | None = None, gap_on_hosts: float | None = None
 ) -> tuple[Space, CostModel, SearchOutcome]:
     """Search without the hosts, and only where nothing fits so with them: the space, its costs, its outcome.
 
     A host is far slower than a device: what fits without it is seldom slower, and found much sooner.
     """
-    whole = searched_space(request)
-    space, limits = replace(whole, looks_at_hosts=False), request.solver
+    space, limits = searched_space(request), request.solver
     model = _cost_model(request, space.setting)
     outcome = search(space, model, limits, report=report)
     left = limits.time_limit_seconds - outcome.solve_seconds
+    whole = replace(space, looks_at_hosts=True)
     if outcome.best is not None or not outcome.finished or not outcome.total or not is_searched(whole):
         return space, model, outcome
     if left <= 0:
         return whole, model, replace(outcome, finished=False)
     # What was timed for the space without hosts bounds no plan with them.
     model = _cost_model(request, space.setting)
-    rest = replace(limits, time_limit_seconds=left)
+    gap = limits.relative_gap if gap_on_hosts is None else gap_on_hosts
+    rest = replace(limits, time_limit_seconds=left, relative_gap=gap)
     return whole, model, search(whole, model, rest, report=report)
 
 
@@ -271,20 +275,11 @@ def _nearest_fit(request: PlanRequest) -> NearestFit | None:
         limits = replace(request.solver, relative_gap=1.0)
         grown = replace(request, cluster=growth.cluster, solver=limits)
         # Where only offload makes room any plan will do: it is no plan for those machines yet.
-        for asked in (_without_offload(grown), replace(grown, solver=replace(limits, relative_gap=ANY_GAP))):
-            found = best_plan(asked)
-            if found.plan is not None:
-                return NearestFit(change=growth.change, plan=found.plan)
+        found = best_plan(grown, gap_on_hosts=ANY_GAP)
+        if found.plan is not None:
+            return NearestFit(change=growth.change, plan=found.plan)
         factor *= 2
     return None
-
-
-def _without_offload(request: PlanRequest) -> PlanRequest:
-    """Return a request whose plans do without the host, unless the caller wants it: found sooner."""
-    constraints = request.constraints
-    if FORBIDDEN in constraints.fixed:
-        return request
-    return replace(request, constraints=replace(constraints, forbid=(*constraints.forbid, FORBIDDEN)))
 
 
 def _reporter(

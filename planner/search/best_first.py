@@ -29,8 +29,6 @@ from planner.search.offloading import (
     Chain,
     chained_problem,
     first_that_fits,
-    gains_nothing,
-    is_searched,
     most_on_host,
     within_hosts,
 )
@@ -395,7 +393,7 @@ class _Search:
 
     def _solve(self, node: _Node, leaf: _Variant) -> None:
         cutoff = self._cutoff_ns(leaf.layout)
-        if cutoff is not None and (rules_out(leaf.problem, cutoff) or self._needs_no_host(leaf, cutoff)):
+        if cutoff is not None and rules_out(leaf.problem, cutoff):
             return
         limits = WorkLimits(
             deterministic_seconds=WORK_LEVELS[leaf.tries],
@@ -413,12 +411,6 @@ class _Search:
             self._keep(leaf.layout, leaf.problem, solved)
         if solved.lower_bound_ns is not None:
             self._put_off_unless_settled(node, leaf, solved.lower_bound_ns)
-
-    def _needs_no_host(self, leaf: _Variant, cutoff_ns: int) -> bool:
-        """Whether a layout that keeps something on the host is no better than the same one without."""
-        if not leaf.layout.offloads or not is_searched(self._space):
-            return False
-        return gains_nothing(self._model, leaf.layout, within_ns=cutoff_ns)
 
     def _solved(
         self, layout: Layout, problem: PipelineProblem, cutoff_ns: int | None, limits: WorkLimits

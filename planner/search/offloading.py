@@ -2,8 +2,7 @@
 
 They come in chains: each way of a chain leaves more room on the device than the one before it, and is never
 quicker. So a chain is solved as one: as quick as its first way and as small as its last. Only where that has
-a plan worth looking at it is halved, and none is looked at before its layout without limits on memory would
-be fast enough: where plans fit without the host, that is never.
+a plan worth looking at it is halved. Spaces look at hosts where no plan fits without them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,12 +16,9 @@ from planner.expansion import host_shares
 from planner.framework import Grain
 from planner.limits import STATES
 from planner.offload_limits import HostShare, OffloadLimits
-from planner.search.bounds import may_exceed
-from planner.search.capacity import most_layers
 from planner.search.hosts import fits_hosts
 from planner.search.master import Solution
 from planner.search.space import OFFLOADED, Space
-from planner.search.stage_points import StagePoints
 from planner.strategy import (
     NOTHING_ON_HOST,
     Batch,
@@ -155,24 +151,6 @@ def first_that_fits(
     return None
 
 
-def gains_nothing(model: CostModel, layout: Layout, *, within_ns: int) -> bool:
-    """Whether memory keeps no plan of at most ``within_ns`` from doing without the host, as far as is seen.
-
-    Then the same layout without it has a plan as quick as any with it. Looks at equal layers that all run
-    alike.
-    """
-    modes = tuple(dict.fromkeys(layout.recompute))
-    problem = model.problem(replace(layout, on_host=NOTHING_ON_HOST, recompute=modes, activations=()))
-    if len(modes) > 1 or not problem.is_uniform or problem.shape.schedule.splits_backward:
-        return False
-    if problem.shape.virtual_stages == 1:
-        capacity = most_layers(problem)
-    else:
-        points = StagePoints(problem)
-        capacity = [points.most(stage) for stage in range(problem.shape.num_stages)]
-    return capacity is not None and not may_exceed(problem, within_ns, capacity)
-
-
 def relaxed(first: PipelineProblem, last: PipelineProblem) -> PipelineProblem:
     """Return a problem as quick as that of a chain's first way and as small as that of its last.
 
@@ -208,12 +186,11 @@ def _widened(here: Sequence[Recompute], moved: Sequence[Recompute], choice: Choi
 def is_searched(space: Space) -> bool:
     """Whether a search decides what is on the host."""
     has_hosts = all(group.host is not None for group in space.setting.cluster.node_groups)
-    is_free = "offload" not in space.constraints.fixed and FORBIDDEN not in space.constraints.forbid
-    is_free = is_free and space.looks_at_hosts
+    decided = "offload" in space.constraints.fixed or FORBIDDEN in space.constraints.forbid
     multiplies = bool(space.setting.job.optimizer.newton_schulz_steps)
     limits = space.setting.framework.limits.offload
     has_any = (limits.has_states and not multiplies) or limits.activations is not HostShare.NONE
-    return is_free and has_hosts and has_any
+    return space.looks_at_hosts and not decided and has_hosts and has_any
 
 
 def most_on_host(space: Space) -> HostShares:

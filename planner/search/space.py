@@ -88,8 +88,8 @@ class Space:
     setting: Setting
     constraints: Constraints
     num_devices: int
-    looks_at_hosts: bool = True
-    """Whether a search keeps anything on the host that the caller did not fix."""
+    looks_at_hosts: bool = False
+    """Whether a search tries the hosts where the caller fixed nothing of them."""
     rules: Mapping[frozenset[Part], tuple[Rule, ...]] = field(init=False, compare=False, repr=False)
     """The rules that the framework adds, by the step of the search that can ask them first."""
 

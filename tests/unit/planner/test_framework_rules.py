@@ -68,7 +68,7 @@ def test_nothing_that_a_search_considers_breaks_a_rule(
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_nothing_that_a_search_keeps_on_the_host_breaks_a_rule(framework: str) -> None:
     judged = small("llama-3-8b", framework, None)
-    space = search_space(judged, Constraints())
+    space = replace(search_space(judged, Constraints()), looks_at_hosts=True)
     for batched in list(by_mesh(space))[:6]:
         mesh, batch = batched.mesh, batched.batches[0]
         schedule = next(schedules(space, mesh, batch))
