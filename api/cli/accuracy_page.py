@@ -1,27 +1,17 @@
 """The accuracy report as a page of its own: tables, and a scatter plot of every file."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from api.cli.accuracy_tables import described_parts, described_plan, described_run, percent
-from api.cli.scatter import Scatter, scatter_of
+from api.cli.scatter import Plot, scatter_of
 from api.version import VERSION
 from planner.units import GIBIBYTE, format_seconds
 from planner.validation.comparison import Comparison, memory_comparison, step_time_comparison
 from planner.validation.evaluation import Outcome
 from planner.validation.folder import Files
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plot:
-    """A scatter plot with its heading and what is said of each of its points."""
-
-    title: str
-    scatter: Scatter
-    notes: tuple[str, ...]
 
 
 def accuracy_page(files: Files, document: Mapping[str, Any]) -> str:

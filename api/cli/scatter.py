@@ -30,6 +30,15 @@ class Scatter:
     side: float = SIDE
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plot:
+    """A scatter plot with its heading and what is said of each of its points."""
+
+    title: str
+    scatter: Scatter
+    notes: tuple[str, ...]
+
+
 def scatter_of(compared: Sequence[Comparison], *, shown: Callable[[float], str]) -> Scatter:
     """Return where the rows stand; both axes have the same ends, so that the diagonal means equality."""
     figures = [figure for found in compared for figure in (found.predicted, found.measured)]

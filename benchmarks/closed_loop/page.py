@@ -1,14 +1,13 @@
 """The loop's figures as a page of its own: goals, choices by link, and a scatter plot of every run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 
 from api.cli.accuracy_tables import percent
-from api.cli.scatter import Scatter, scatter_of
+from api.cli.scatter import Plot, scatter_of
 from benchmarks.closed_loop.figures import Trialled
 from planner.units import format_seconds
 from planner.validation.comparison import Comparison
@@ -16,19 +15,10 @@ from planner.validation.comparison import Comparison
 MEBIBYTE = 2**20
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plot:
-    """A scatter plot with its heading and what is said of each of its points."""
-
-    title: str
-    scatter: Scatter
-    notes: tuple[str, ...]
-
-
 def write_page(path: Path, document: dict[str, Any], trialled: Sequence[Trialled]) -> None:
     """Write the page as HTML that needs nothing else."""
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+        loader=ChoiceLoader([FileSystemLoader(Path(__file__).parent), PackageLoader("api")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
