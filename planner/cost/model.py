@@ -3,7 +3,6 @@
 Costs are shared: layouts with the same cut of a layer read the same entry.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,10 +13,11 @@ from planner.cluster import NodeGroup
 from planner.cost.collective import CollectiveCosts
 from planner.cost.compute import KernelCosts
 from planner.cost.corrections import Corrections, Kind
-from planner.cost.geometry import EXPERT_AXES, axis_stride, stages_of_nodes
+from planner.cost.geometry import EXPERT_AXES, axis_stride
 from planner.cost.ground import Ground, Member, cut_key, members_of, pipeline_shape
 from planner.cost.group_bridge import GroupBridge
-from planner.cost.host_costs import UnitHost, hosted, measured_host, unit_host
+from planner.cost.host_budget import Nodes, binding_hosts, states_per_node
+from planner.cost.host_costs import hosted, measured_host, unit_host
 from planner.cost.layer import CollectiveClock, KernelClock, LayerClock, LayerPasses, model_flops
 from planner.cost.layout_costs import HostPart, LayoutCosts, PartCost, Run, fixed_part, layer_class
 from planner.cost.ledger import LAUNCH_RELATIVE_ERROR, Amount, Ledger, Tallies, Timed
@@ -31,9 +31,10 @@ from planner.cost.mesh_links import MeshLinks, further_nodes, num_communicators
 from planner.cost.offload import HostCosts
 from planner.cost.pipeline import FixedPart, LayerClass, PipelineProblem
 from planner.cost.replicas import Replicas, replicas_of
+from planner.cost.shared_part import shared_part
 from planner.cost.split_backward import SplitBackward, split_backward
 from planner.cost.states import StateCosts
-from planner.cost.tally import NOTHING, Cause, Tally, constant, total
+from planner.cost.tally import NOTHING, Cause, Tally, constant
 from planner.formats import attention_precision, datasheet_peak
 from planner.framework import StateFormats
 from planner.legality import Setting
@@ -157,14 +158,8 @@ class CostModel:
 
     def host_bytes_per_node(self, layout: Layout) -> Bytes:
         """Return the states that all stages keep on hosts, per node: on average where nodes differ."""
-        costs, classes = self.costs(layout), self.setting.body.classes
-        size = len(costs.layers) // len(classes)
-        counts = Counter(self.setting.body.sequence)
-        states = sum(count * costs.layers[number * size].host_bytes for number, count in counts.items())
-        whole = states + costs.first.host_bytes + costs.last.host_bytes
-        here = self._here(layout.mesh)
-        nodes = ceil(here.world_size / self.group.devices_per_node)
-        return whole * (here.world_size // here.pipeline_parallel) / nodes
+        here, devices_per_node = self._here(layout.mesh), self.group.devices_per_node
+        return states_per_node(self.costs(layout), self.setting.body, here, devices_per_node=devices_per_node)
 
     @property
     def host_limit_bytes(self) -> int:
@@ -172,17 +167,18 @@ class CostModel:
         host = self.group.host
         return int(host.memory_bytes * self.memory_fraction) if host else 0
 
-    def _binding_hosts(self, layout: Layout, costs: LayoutCosts) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """Return the kinds of nodes, none where no host can overflow whatever stages hold."""
+    def _binding_hosts(self, layout: Layout, costs: LayoutCosts) -> Nodes:
+        """Return the kinds of nodes whose hosts may be too small for what a layout keeps there."""
         if not layout.offloads:
             return ()
-        layers, passes = self.setting.num_layers, layout.batch.num_micro_batches
-        most = max(part.host_bytes + passes * part.host_saved_bytes for part in costs.layers) * layers
-        whole = most + costs.first.host_bytes + costs.last.host_bytes
-        if whole * self.group.devices_per_node <= self.host_limit_bytes:
-            return ()
-        here = self._here(layout.mesh)
-        return stages_of_nodes(here, devices_per_node=self.group.devices_per_node)
+        return binding_hosts(
+            costs,
+            self._here(layout.mesh),
+            most_kept=layout.batch.num_micro_batches,
+            num_layers=self.setting.num_layers,
+            devices_per_node=self.group.devices_per_node,
+            limit_bytes=self.host_limit_bytes,
+        )
 
     def _classes(self, layout: Layout, costs: LayoutCosts, *, hosts_bind: bool) -> tuple[LayerClass, ...]:
         """Return each class of counted layers with its ways to run."""
@@ -428,7 +424,10 @@ class CostModel:
             run = self._run(name, way.recompute, ground)
             is_sharded = replicas.dense.sharding.gradients > 1
             host = unit_host(self.host, is_layer=isinstance(name, int), is_sharded=is_sharded)
-            part = self._shared_part(run, replicas, held=held, host=host)
+            zero_stage = replicas.dense.sharding.zero_stage
+            overlaps = self.setting.framework.reduction_overlaps(zero_stage)
+            facts = self.facts if overlaps else None
+            part = shared_part(run, replicas, held=held, host=host, states=self.states, beside=facts)
             whole = self._whole_gradients(name, ground.cut, replicas.dense.sharding)
             part = replace(part, states=part.states + whole)
             if on_host.is_any or way.activations:
@@ -489,56 +488,6 @@ class CostModel:
                 run = replace(run, split=SplitBackward.together(parts))
             self._runs[key] = run
         return self._runs[key]
-
-    def _shared_part(self, run: Run, replicas: Replicas, *, held: Holdings, host: UnitHost) -> PartCost:
-        """Return layers that run so, and hold so much, with what their replicas exchange."""
-        forward, backward = run.forward, run.backward
-        shares = [
-            (holding, holding.parameters / held.parameters, share)
-            for holding, share in ((held.dense, replicas.dense), (held.experts, replicas.experts))
-            if holding.parameters
-        ]
-        # Experts and the rest share the work that hides their traffic.
-        in_forward = [
-            share.in_forward(self.states.gathered_bytes(holding), forward.times(part))
-            for holding, part, share in shares
-        ]
-        in_backward = [
-            share.in_backward(self.states.gathered_bytes(holding), holding.reduced, backward.times(part))
-            for holding, part, share in shares
-        ]
-        reduce = total(share.reduction_per_step(holding.reduced) for holding, _, share in shares)
-        if self.setting.framework.reduction_overlaps(replicas.dense.sharding.zero_stage):
-            lost = self.facts.lost_beside(reduce, backward)
-        else:
-            lost = NOTHING
-        return PartCost(
-            forward=total((forward, *in_forward, host.forward)),
-            backward=total((backward, *in_backward, host.backward)),
-            saved_bytes=run.saved_bytes,
-            working_bytes=run.working_bytes,
-            logits_bytes=run.logits_bytes,
-            gathered_input_bytes=run.gathered_input_bytes,
-            split=run.split,
-            gathered_bytes=sum(self.states.gathered_bytes(holding) for holding, _, _ in shares),
-            trained_parameters=held.dense.trained.parameters + held.experts.trained.parameters,
-            states=sum(
-                (
-                    self.states.at_rest(holding, share.sharding, replicas=share.replicas)
-                    for holding, _, share in shares
-                ),
-                StateBytes(),
-            ),
-            optimizer=total(
-                (
-                    *(self.states.update(holding.trained, share.sharding) for holding, _, share in shares),
-                    host.update,
-                    lost,
-                )
-            ),
-            gather=total(share.gather_per_step(holding.trained.parameters) for holding, _, share in shares),
-            reduce=reduce,
-        )
 
     def _tied_holding(self, tied: int) -> Holding:
         """Return parameters that are tied to the embedding's: trained where that is."""
