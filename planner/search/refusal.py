@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from planner.errors import IllegalChoice
 from planner.expansion import with_modules, zero_sharding
 from planner.legality import layout_violations
+from planner.search.offloading import Choice, fixed_choice
 from planner.search.space import Space
 from planner.strategy import (
     Batch,
@@ -25,7 +26,7 @@ def why_nothing_is_legal(space: Space) -> IllegalChoice:
     fixed = space.constraints.fixed
     for violation in _violations_of(space, _probe(space)):
         word = violation.pointer.removeprefix("/plan/")
-        if word in fixed:
+        if word.partition("/")[0] in fixed:
             return IllegalChoice(
                 violation.rule, pointer=f"/constraints/fixed/{word}", nearest_legal=violation.nearest_legal
             )
@@ -81,6 +82,11 @@ def _probe(space: Space) -> Layout:
     if isinstance(fixed_schedule, str) and fixed_schedule in list(ScheduleName):
         name = ScheduleName(fixed_schedule)
     recompute = space.fixed("recompute")
+    modes = (
+        with_modules(recompute, space.setting.framework) if isinstance(recompute, Recompute) else Recompute(),
+    )
+    sharding = zero_sharding(zero_stage, replicas=max(data * context, 1), framework=space.setting.framework)
+    choice = fixed_choice(space, Choice(sharding=sharding, recompute=modes))
     return Layout(
         mesh=Mesh(
             data_parallel=data,
@@ -95,12 +101,8 @@ def _probe(space: Space) -> Layout:
         ),
         batch=Batch(micro_batch_size=size, num_micro_batches=passes),
         schedule=Schedule(name=name, virtual_stages=virtual_stages),
-        sharding=zero_sharding(
-            zero_stage, replicas=max(data * context, 1), framework=space.setting.framework
-        ),
-        recompute=(
-            with_modules(recompute, space.setting.framework)
-            if isinstance(recompute, Recompute)
-            else Recompute(),
-        ),
+        sharding=choice.sharding,
+        recompute=choice.recompute,
+        on_host=choice.on_host,
+        activations=choice.activations,
     )

@@ -323,6 +323,15 @@ def test_an_illegal_fixed_choice_is_refused_with_the_nearest_legal_ones(
         assert nearest in refused.value.nearest_legal
 
 
+def test_a_share_that_the_framework_cannot_keep_on_the_host_is_refused_by_its_rule() -> None:
+    judged = small(framework="nanotron", num_devices=2, num_layers=2, batch=2)
+    fixed = Constraints(fixed={"offload": {"optimizer": 0.5}})
+    with pytest.raises(IllegalChoice) as refused:
+        plan_training(request_of(judged, constraints=fixed))
+    assert refused.value.pointer == "/constraints/fixed/offload/optimizer"
+    assert refused.value.nearest_legal == (0.0,)
+
+
 def test_an_unknown_decision_is_refused_by_name() -> None:
     judged = small(framework="any", num_devices=2, num_layers=2, batch=2)
     with pytest.raises(InvalidRequest) as refused:
