@@ -6,6 +6,8 @@ PYTHON ?= python3
 RUN = .venv
 TEST = .venv-test
 BIN = $(TEST)/bin
+# These start processes and time some, so they have the cores to themselves; all others are shared out over the cores.
+ONE_BY_ONE = tests/integration tests/acceptance
 PIP_INSTALL = -m pip install --quiet --constraint constraints.txt
 
 .PHONY: install run test lint bench format lock browser slurm clean
@@ -19,7 +21,9 @@ run: install
 
 # Everything that is checked, on a laptop as in CI.
 test: lint browser slurm
-	$(BIN)/pytest --cov --cov-report=term
+	$(BIN)/pytest --cov --cov-report= --numprocesses=auto --maxprocesses=8 --dist=worksteal \
+		$(ONE_BY_ONE:%=--ignore=%)
+	$(BIN)/pytest --cov --cov-append --cov-report=term $(ONE_BY_ONE)
 
 lint: $(TEST)/.installed
 	$(BIN)/ruff format --check .

@@ -9,6 +9,8 @@ from tests.unit.planner.exhaustive import best_of_every_plan
 from tests.unit.planner.small_requests import small_request
 
 
+# Counting covered lines would double its time; what it reaches has tests of its own.
+@pytest.mark.no_cover
 @pytest.mark.parametrize("number", range(500))
 def test_no_plan_of_a_small_request_beats_the_answer(number: int) -> None:
     request = small_request(number)

@@ -41,6 +41,8 @@ def some_requests(count: int) -> list[PlanRequest]:
 REQUESTS = some_requests(32)
 
 
+# Counting covered lines would double its time; what it reaches has tests of its own.
+@pytest.mark.no_cover
 @pytest.mark.parametrize("number", range(len(REQUESTS)))
 def test_no_plan_of_the_schedule_beats_the_answer(number: int) -> None:
     asked = REQUESTS[number]

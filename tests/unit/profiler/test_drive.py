@@ -2,10 +2,19 @@ from pathlib import Path
 
 import pytest
 
+from profiler import drive
 from profiler.drive import BLOCK_BYTES, DriveRefused, direct_file
 from profiler.operands import InvalidShape, Unsupported
 
 
+@pytest.fixture
+def nearly_full_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a few blocks be written to a drive on which less than the usual reserve is free."""
+    monkeypatch.setattr(drive, "KEPT_FREE_FRACTION", 0)
+    monkeypatch.setattr(drive, "KEPT_FREE_BYTES", 0)
+
+
+@pytest.mark.usefixtures("nearly_full_is_enough")
 def test_file_is_written_and_read_and_then_gone(tmp_path: Path) -> None:
     path = tmp_path / "probe"
     try:
@@ -19,6 +28,7 @@ def test_file_is_written_and_read_and_then_gone(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.usefixtures("nearly_full_is_enough")
 def test_what_is_there_already_stays(tmp_path: Path) -> None:
     path = tmp_path / "precious"
     path.write_text("mine")
@@ -28,6 +38,7 @@ def test_what_is_there_already_stays(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
 
 
+@pytest.mark.usefixtures("nearly_full_is_enough")
 def test_devices_are_never_opened() -> None:
     with pytest.raises(DriveRefused, match="is there already"):
         direct_file(Path("/dev/null"), num_bytes=BLOCK_BYTES).__enter__()

@@ -34,6 +34,8 @@ class Variant:
     recompute: tuple[Recompute, ...]
 
 
+# Counting covered lines would double its time; what it reaches has tests of its own.
+@pytest.mark.no_cover
 @pytest.mark.parametrize("number", range(REQUESTS))
 def test_no_plan_of_a_mesh_beats_its_bounds(number: int) -> None:
     request = small_request(number)

@@ -26,6 +26,8 @@ def test_the_one_piece_program_equals_trying_everything(problem: PipelineProblem
     assert OnePiece(problem).solve() == best_plan(problem).makespan_ns
 
 
+# Counting covered lines would double its time; what it reaches has tests of its own.
+@pytest.mark.no_cover
 @pytest.mark.parametrize("number", range(50))
 def test_a_larger_layout_is_solved_as_in_one_piece(number: int) -> None:
     problem = larger_problem(number)
