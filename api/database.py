@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from sqlite3 import Connection as SqliteConnection
 
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.orm import Session, sessionmaker
 
 MIGRATIONS = "migrations:"
@@ -46,14 +46,35 @@ def writing(sessions: SessionFactory) -> Iterator[Session]:
 
 
 def migrate(engine: Engine) -> None:
-    """Bring the database to the newest shape; a second call changes nothing.
+    """Bring the database to the newest shape; a second call changes nothing, and loads no Alembic.
 
     Safe when several processes start at once: one migrates while the others wait.
     """
+    if is_migrated(engine):
+        return
+    from alembic import command
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", MIGRATIONS)
     config.attributes["engine"] = engine
     command.upgrade(config, "head")
+
+
+def is_migrated(engine: Engine) -> bool:
+    """Whether the database has the tables of this version; raises SQLAlchemyError where it is away."""
+    with engine.connect() as connection:
+        if not inspect(connection).has_table("alembic_version"):
+            return False
+        current = connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all()
+    return current == [newest_revision()]
+
+
+@cache
+def newest_revision() -> str:
+    """Return the revision of this version's tables: that of the last step, whose file begins with it."""
+    steps = (resources.files(MIGRATIONS.removesuffix(":")) / "versions").iterdir()
+    return max(step.name.split("_")[0] for step in steps if step.name.endswith(".py"))
 
 
 def _with_driver(url: URL) -> URL:

@@ -2,14 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Engine
 
-from api.database import MIGRATIONS, create_database_engine, create_session_factory, migrate
+from api.database import create_database_engine, create_session_factory, is_migrated, migrate
 from api.profile_library import ProfileLibrary
 from api.seeding import seed_devices, seed_profiles
 from api.stores.devices import DatabaseDeviceStore, DeviceStore
@@ -33,9 +29,7 @@ class Workspace:
 
     def is_migrated(self) -> bool:
         """Whether the database has the tables of this version; raises SQLAlchemyError where it is away."""
-        with self.engine.connect() as connection:
-            current = MigrationContext.configure(connection).get_current_heads()
-        return set(current) == _newest_revisions()
+        return is_migrated(self.engine)
 
     def is_of_one_service(self) -> bool:
         """Whether no other service works on this database: a file has one, a server may have several."""
@@ -77,11 +71,3 @@ def prepare_workspace(database_url: str, *, on_work: Callable[[], None] | None =
     seed_devices(workspace.devices)
     seed_profiles(workspace.profiles, on_work=on_work)
     return workspace
-
-
-@cache
-def _newest_revisions() -> frozenset[str]:
-    """Return the revisions that a database of this version has."""
-    config = Config()
-    config.set_main_option("script_location", MIGRATIONS)
-    return frozenset(ScriptDirectory.from_config(config).get_heads())

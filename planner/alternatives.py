@@ -14,7 +14,8 @@ from planner.full_plan import full_plan
 from planner.job import SolverLimits
 from planner.legality import Setting, divisors
 from planner.plan import Alternative, Prediction
-from planner.prediction import play, predict
+from planner.played_plan import play
+from planner.prediction import predict
 from planner.search.best_first import Candidate, SearchOutcome, SideSearch, search
 from planner.search.ranking import layout_rank, num_techniques
 from planner.search.space import Space

@@ -11,7 +11,8 @@ from planner.cost.tally import Family
 from planner.errors import InvalidRequest
 from planner.legality import Setting
 from planner.planning import PlanRequest, fixed_plan
-from planner.prediction import family_errors, play
+from planner.played_plan import play
+from planner.prediction import family_errors
 from planner.strategy import Layout, ShortPlan, TrainingPlan
 from planner.units import NANOSECONDS_PER_SECOND, Seconds
 

@@ -34,7 +34,8 @@ from planner.plan import (
     TimelineEvent,
     UsedProfile,
 )
-from planner.prediction import PlayedPlan, play, play_placed, predict, timeline
+from planner.played_plan import PlayedPlan, play, play_placed
+from planner.prediction import predict
 from planner.profile import Profile
 from planner.programs import traits_of
 from planner.search.best_first import Candidate, ProgressReport, SearchOutcome, search
@@ -45,6 +46,7 @@ from planner.search.refusal import why_nothing_is_legal
 from planner.search.shortage import least_needs
 from planner.search.space import Space, search_space
 from planner.strategy import Layout, ShortPlan, TrainingPlan, Violation
+from planner.timeline import timeline
 from planner.units import NANOSECONDS_PER_SECOND, Seconds
 from planner.workload.layers import Workload
 from planner.workload.trainable import trained_workload

@@ -1,101 +1,28 @@
 """What a plan would do: step time with its parts and its interval, memory of every stage."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from itertools import combinations
 from math import hypot, sqrt
 from typing import Final
 
-from planner.cluster import NodeGroup
-from planner.cost.geometry import stages_of_nodes
 from planner.cost.layer import model_flops
-from planner.cost.layout_costs import LayoutCosts, PartCost
-from planner.cost.memory import StateBytes
 from planner.cost.mesh_links import further_nodes
-from planner.cost.model import CostModel
-from planner.cost.pipeline import Assignment, PipelineProblem, moment_bytes
-from planner.cost.placed_layout import PlacedLayout, place
-from planner.cost.replay import Replay, gather_floor_ns, occupied_ns, replay, transfer_after_ns
-from planner.cost.schedules import (
-    BACKWARD,
-    FORWARD,
-    Moment,
-    PassKind,
-    memory_moments,
-    most_kept,
-    stage_orders,
-)
-from planner.cost.steady import StepEnds, step_ends
+from planner.cost.pipeline import PipelineProblem
+from planner.cost.replay import gather_floor_ns, occupied_ns, transfer_after_ns
+from planner.cost.schedules import BACKWARD, FORWARD
 from planner.cost.tally import NOTHING, Cause, Family, Tally, total
-from planner.legality import Setting
-from planner.plan import (
-    HostMemory,
-    MemoryBreakdown,
-    Prediction,
-    ProvenanceShares,
-    StageMemory,
-    TimeBreakdown,
-    TimelineEvent,
-)
+from planner.plan import Prediction, ProvenanceShares, TimeBreakdown
+from planner.played_plan import PlayedPlan
+from planner.predicted_memory import STANDARD_DEVIATIONS, host_memory, stage_memories
 from planner.profile import Provenance
-from planner.strategy import Layout, ZeroStage
-from planner.units import NANOSECONDS_PER_SECOND, Bytes, FlopsPerSecond, Seconds
+from planner.strategy import ZeroStage
+from planner.units import NANOSECONDS_PER_SECOND, FlopsPerSecond, Seconds
 
-STANDARD_DEVIATIONS: Final = 1.2816
-"""Half width of an 80 % interval of a normal distribution."""
 STEADY_DEVICES: Final = 64
 """Up to how many devices no sends were seen to stall where replicas share states; else up to a node's."""
 MOST_NEIGHBOURS: Final = 2
 MODEL_ERROR: Final = 0.04
 """Relative error of a step that no operator accounts for (stragglers, loader, what overlaps how)."""
-
-
-OPERATIONS: Final = {
-    PassKind.FORWARD: "forward",
-    PassKind.BACKWARD: "backward",
-    PassKind.INPUT: "input_gradient",
-    PassKind.WEIGHT: "weight_gradient",
-}
-"""The words of a timeline for passes."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PlayedPlan:
-    """A plan with everything that its prediction is read from."""
-
-    layout: Layout
-    assignment: Assignment
-    placed: PlacedLayout
-    played: StepEnds
-
-    @property
-    def problem(self) -> PipelineProblem:
-        """What was replayed."""
-        return self.placed.problem
-
-    @property
-    def setting(self) -> Setting:
-        """What the plan trains, and how."""
-        return self.placed.stages[0].model.setting
-
-    def costs(self, stage: int) -> LayoutCosts:
-        """Return the figures of a stage on its node group."""
-        return self.placed.stages[stage].costs
-
-    def group(self, stage: int) -> NodeGroup:
-        """Return the node group of a stage."""
-        return self.placed.stages[stage].model.group
-
-
-def play(model: CostModel, layout: Layout, assignment: Assignment) -> PlayedPlan:
-    """Price a layout on one node group and replay one step of it."""
-    return play_placed(place(model, layout), layout, assignment)
-
-
-def play_placed(placed: PlacedLayout, layout: Layout, assignment: Assignment) -> PlayedPlan:
-    """Play one step of a layout that is priced where its stages sit."""
-    played = step_ends(placed.problem, placed.chunk_costs(assignment))
-    return PlayedPlan(layout=layout, assignment=assignment, placed=placed, played=played)
 
 
 def predict(plan: PlayedPlan) -> Prediction:
@@ -104,8 +31,7 @@ def predict(plan: PlayedPlan) -> Prediction:
     job, devices = plan.setting.job, plan.layout.mesh.world_size
     busy = _busiest_stage(plan)
     parts = _stage_tally(plan, busy)
-    memory = tuple(_stage_memory(plan, stage) for stage in range(plan.problem.shape.num_stages))
-    hosts = _host_memory(plan)
+    memory, hosts = stage_memories(plan), host_memory(plan)
     flops = model_flops(
         [(run.layer, run.count) for run in plan.setting.workload.runs],
         sequence_length=job.sequence_length or 1,
@@ -136,28 +62,13 @@ def _mean_peak(plan: PlayedPlan) -> FlopsPerSecond:
     return sum(peaks) / len(peaks)
 
 
-# --- time --------------------------------------------------------------------------------------
-
-
-def _part_counts(plan: PlayedPlan, stage: int) -> list[tuple[PartCost, int]]:
-    """Return the parts on a stage and how many of each: layers by option, and the chain's ends."""
-    chunks = plan.problem.shape.chunks_of(stage)
-    costs = plan.costs(stage)
-    counted = [
-        (part, sum(plan.assignment[chunk][option] for chunk in chunks))
-        for option, part in enumerate(costs.layers)
-    ]
-    ends = [(costs.first, 0 in chunks), (costs.last, plan.problem.shape.num_chunks - 1 in chunks)]
-    return [*counted, *((part, int(present)) for part, present in ends)]
-
-
 def _stage_tally(plan: PlayedPlan, stage: int) -> Tally:
     """Return everything that a stage does in a step, waiting and exposed reductions left out."""
     shape, passes = plan.problem.shape, plan.problem.shape.num_micro_batches
     is_split = shape.schedule.splits_backward
     work = [
         part
-        for cost, count in _part_counts(plan, stage)
+        for cost, count in plan.part_counts(stage)
         for part in (
             cost.forward.times(count * passes),
             cost.backward_pass(is_split=is_split).times(count * passes),
@@ -282,163 +193,4 @@ def _provenance(parts: Tally) -> ProvenanceShares:
         measured=shares[Provenance.MEASURED],
         interpolated=shares[Provenance.INTERPOLATED],
         datasheet=shares[Provenance.DATASHEET],
-    )
-
-
-# --- memory ------------------------------------------------------------------------------------
-
-
-def _stage_memory(plan: PlayedPlan, stage: int) -> StageMemory:
-    moment = _fullest_moment(plan, stage)
-    breakdown = _memory_breakdown(plan, stage, moment)
-    transient = breakdown.activations + breakdown.logits + breakdown.buffers
-    states = breakdown.parameters + breakdown.gradients + breakdown.optimizer
-    peak = states + transient + breakdown.framework
-    footprint = plan.setting.framework.footprint
-    width = STANDARD_DEVIATIONS * hypot(
-        footprint.state_error * states, footprint.transient_error * (transient + breakdown.framework)
-    )
-    unsure = footprint.unsure_gathered_inputs * _gathered_inputs(plan, stage, moment)
-    share = footprint.pipelined_gathered_share if plan.problem.shape.num_stages > 1 else 1.0
-    less, more = hypot(width, unsure), hypot(width, unsure * (1 / share - 1))
-    capacity = plan.costs(stage).capacity_bytes
-    return StageMemory(
-        stage=stage,
-        node_group=plan.group(stage).name,
-        peak_bytes=peak,
-        peak_allocated_bytes=states + transient,
-        capacity_bytes=capacity,
-        fits=peak <= capacity,
-        interval_bytes=(max(peak - less, 0.0), peak + more),
-        breakdown_bytes=breakdown,
-    )
-
-
-def _fullest_moment(plan: PlayedPlan, stage: int) -> Moment:
-    own = plan.played.costs[plan.problem.shape.own(stage)]
-    return max(memory_moments(plan.problem.shape, stage), key=lambda moment: moment_bytes(moment, own))
-
-
-def _gathered_inputs(plan: PlayedPlan, stage: int, moment: Moment) -> Bytes:
-    """Return what saved inputs take beyond their shards at a moment of a stage."""
-    per_chunk = (
-        sum(part.gathered_input_bytes * count for part, count in parts) for parts in _chunk_parts(plan, stage)
-    )
-    return sum(count * size for count, size in zip(moment.saved, per_chunk, strict=True))
-
-
-def _memory_breakdown(plan: PlayedPlan, stage: int, moment: Moment) -> MemoryBreakdown:
-    own = _chunk_parts(plan, stage)
-    saved = [sum(part.saved_bytes * count for part, count in parts) for parts in own]
-    logits = [sum(part.logits_bytes * count for part, count in parts) for parts in own]
-    all_saved = sum(count * size for count, size in zip(moment.saved, saved, strict=True))
-    held = [sum(part.split.held_bytes * count for part, count in parts) for parts in own]
-    all_saved += sum(count * size for count, size in zip(moment.waiting, held, strict=False))
-    all_logits = sum(count * size for count, size in zip(moment.saved, logits, strict=True))
-    working = max((part.working_bytes for part, count in own[moment.turn] if count), default=0.0)
-    costs = plan.costs(stage)
-    buffers = costs.buffer_bytes + (working if moment.backward else 0.0)
-    states = _states(plan, stage)
-    return MemoryBreakdown(
-        parameters=states.parameters,
-        gradients=states.gradients,
-        optimizer=states.optimizer,
-        activations=all_saved - all_logits,
-        logits=all_logits,
-        buffers=buffers,
-        framework=costs.base_bytes + costs.fragmentation_fraction * (all_saved + buffers),
-    )
-
-
-def _chunk_parts(plan: PlayedPlan, stage: int) -> list[list[tuple[PartCost, int]]]:
-    """Return parts and counts of each chunk of a stage."""
-    shape, costs = plan.problem.shape, plan.costs(stage)
-    own: list[list[tuple[PartCost, int]]] = []
-    for chunk in shape.chunks_of(stage):
-        parts = list(zip(costs.layers, plan.assignment[chunk], strict=True))
-        parts += [(costs.first, 1)] if chunk == 0 else []
-        parts += [(costs.last, 1)] if chunk == shape.num_chunks - 1 else []
-        own.append(parts)
-    return own
-
-
-def _states(plan: PlayedPlan, stage: int) -> StateBytes:
-    whole = StateBytes()
-    for part, count in _part_counts(plan, stage):
-        for _ in range(count):
-            whole = whole + part.states
-    return whole
-
-
-def _host_memory(plan: PlayedPlan) -> tuple[HostMemory, ...]:
-    """Return what the fullest node of each group keeps on its host."""
-    num_stages = plan.problem.shape.num_stages
-    groups = {plan.group(stage).name: plan.group(stage) for stage in range(num_stages)}
-    return tuple(
-        _memory_of_hosts(plan, group, [s for s in range(num_stages) if plan.group(s) is group])
-        for group in groups.values()
-    )
-
-
-def _memory_of_hosts(plan: PlayedPlan, group: NodeGroup, stages: Sequence[int]) -> HostMemory:
-    """Return the host memory of a group that has some of the stages, in their order."""
-    own = [_host_bytes(plan, stage) for stage in stages] if plan.layout.offloads else [0.0] * len(stages)
-    here = replace(plan.layout.mesh, pipeline_parallel=len(stages))
-    nodes = stages_of_nodes(here, devices_per_node=group.devices_per_node) if any(own) else ()
-    needed = max((sum(count * own[stage] for stage, count in node) for node in nodes), default=0.0)
-    capacity = group.host.memory_bytes if group.host else 0.0
-    return HostMemory(
-        node_group=group.name,
-        memory_bytes=needed,
-        capacity_bytes=capacity,
-        nvme_bytes_per_node=0.0,
-        fits=needed <= capacity or not needed,
-    )
-
-
-def _host_bytes(plan: PlayedPlan, stage: int) -> float:
-    """Return what one device of a stage keeps on its host: states, each chunk's activations at their most.
-
-    Pinned buffers stay when they are empty.
-    """
-    states = sum(part.host_bytes * count for part, count in _part_counts(plan, stage))
-    saved = [
-        sum(part.host_saved_bytes * count for part, count in parts) for parts in _chunk_parts(plan, stage)
-    ]
-    kept = most_kept(plan.problem.shape, stage)
-    return states + sum(count * size for count, size in zip(kept, saved, strict=True))
-
-
-# --- drawing -----------------------------------------------------------------------------------
-
-
-def timeline(plan: PlayedPlan) -> tuple[TimelineEvent, ...]:
-    """Return every operation of the replayed step, stage by stage in order of time."""
-    played = replay(plan.problem, plan.played.costs)
-    stages = range(plan.problem.shape.num_stages)
-    return tuple(event for stage in stages for event in _stage_events(played, stage))
-
-
-def _stage_events(played: Replay, stage: int) -> Sequence[TimelineEvent]:
-    shape = played.problem.shape
-    events = [_event(stage, 0, -1, "optimizer", 0, played.update_end_ns[stage])]
-    for step in stage_orders(shape)[stage]:
-        turn, name = shape.turn_of(step.chunk), OPERATIONS[PassKind(step.kind)]
-        start, end = played.start_ns(step), played.end_ns(step)
-        events.append(_event(stage, turn, step.micro_batch, name, start, end))
-    last = events[-1]
-    tail = round(last.end_seconds * NANOSECONDS_PER_SECOND)
-    if played.stage_end_ns[stage] > tail:
-        events.append(_event(stage, 0, -1, "reduce", tail, played.stage_end_ns[stage]))
-    return events
-
-
-def _event(stage: int, turn: int, micro_batch: int, name: str, start_ns: int, end_ns: int) -> TimelineEvent:
-    return TimelineEvent(
-        stage=stage,
-        virtual_stage=turn,
-        micro_batch=micro_batch,
-        operation=name,
-        start_seconds=start_ns / NANOSECONDS_PER_SECOND,
-        end_seconds=end_ns / NANOSECONDS_PER_SECOND,
     )

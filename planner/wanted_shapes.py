@@ -21,7 +21,7 @@ from planner.formats import attention_precision
 from planner.job import Precision
 from planner.legality import layout_violations
 from planner.planning import PlanRequest, searched_space
-from planner.prediction import play
+from planner.played_plan import play
 from planner.profile import Estimate
 from planner.search.best_first import Candidate, search
 from planner.setting import Setting

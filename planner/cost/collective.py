@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from functools import lru_cache
 from math import inf
 from typing import Final
 
@@ -14,6 +15,7 @@ from planner.cost.corrections import Corrections, Kind
 from planner.cost.group_shape import GroupShape, group_shape
 from planner.cost.machine_facts import MachineFacts, Place
 from planner.cost.measured_links import MeasuredLinks, link_of
+from planner.cost.profile_set import ProfileSet
 from planner.profile import Estimate, Profile, Provenance
 from planner.units import Bytes, Seconds
 from planner.workload.operators import Collective
@@ -30,6 +32,8 @@ DERIVED_ERROR: Final = 0.15
 NETWORK_ERROR: Final = 0.15
 UNMEASURED_ERROR: Final = 0.25
 """Relative errors, one standard deviation."""
+MOST_OPEN: Final = 32
+"""Node groups whose measured curves stay: each takes milliseconds to draw."""
 NOTHING: Final = Estimate(seconds=0.0, provenance=Provenance.MEASURED, relative_error=0.0)
 
 
@@ -50,6 +54,12 @@ class CollectiveCosts:
         )
         self._answers: dict[tuple[Collective, Bytes, GroupShape], Estimate] = {}
         self._shapes: dict[tuple[int, int, int | None], GroupShape] = {}
+
+    @classmethod
+    def opened(cls, group: NodeGroup, profiles: Sequence[Profile]) -> "CollectiveCosts":
+        """Return new costs, or as good as new: the curves of the last groups are kept."""
+        costs = _opened(group, ProfileSet.of(profiles))
+        return costs.corrected(costs.corrections)
 
     def shape(self, *, size: int, stride: int = 1, talking: int | None = None) -> GroupShape:
         """Return where ``size`` ranks ``stride`` apart sit in the node group; see `group_shape`."""
@@ -208,6 +218,11 @@ class CollectiveCosts:
 
     def _has_silent_neighbours(self, shape: GroupShape) -> bool:
         return any(shape.talking < level.devices_per_link for level in self._group.levels)
+
+
+@lru_cache(maxsize=MOST_OPEN)
+def _opened(group: NodeGroup, profiles: ProfileSet) -> CollectiveCosts:
+    return CollectiveCosts(group, profiles.profiles)
 
 
 def _slowed(alone: Estimate, factor: float, *, most: Seconds = inf) -> Estimate:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from planner.cluster import Device, Level, Topology
@@ -201,9 +202,10 @@ def is_staged(level: Level) -> bool:
     return STAGED in _words(level.name)
 
 
-def _words(name: str) -> set[str]:
+@lru_cache(maxsize=1024)
+def _words(name: str) -> frozenset[str]:
     words = re.findall(r"[a-z0-9]+", name.lower())
-    return {SAME_LINK.get(word, word) for word in words}
+    return frozenset(SAME_LINK.get(word, word) for word in words)
 
 
 def _is_inside_node(row: CollectiveRow) -> bool:

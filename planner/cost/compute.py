@@ -1,9 +1,9 @@
 """Kernel times of one device: matrix products, attention, memory-bound passes, the optimizer."""
 
-from collections import deque
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from planner.cluster import Device
@@ -17,6 +17,7 @@ from planner.cost.machine_facts import MachineFacts
 from planner.cost.matrix_products import ProductTimes, Shape
 from planner.cost.memory_passes import MemoryTimes
 from planner.cost.product_rows import shape_of_phase
+from planner.cost.profile_set import ProfileSet
 from planner.formats import attention_precision, executed_precision, measured_formats
 from planner.job import Precision
 from planner.profile import Estimate, Profile, Provenance
@@ -68,12 +69,7 @@ class KernelCosts:
     @classmethod
     def opened(cls, device: Device, profiles: Sequence[Profile], precision: Precision) -> "KernelCosts":
         """Return new kernels, or as good as new: the last ones opened are kept, and nothing is read again."""
-        digests = tuple(profile.digest for profile in profiles)
-        for one in tuple(_OPENED):
-            if (one.device, one.digests, one.precision) == (device, digests, precision):
-                return one.kernels.corrected(one.kernels.corrections)
-        kernels = cls(device, profiles, precision)
-        _OPENED.append(_Opened(device=device, digests=digests, precision=precision, kernels=kernels))
+        kernels = _opened(device, ProfileSet.of(profiles), precision)
         return kernels.corrected(kernels.corrections)
 
     def corrected(self, corrections: Corrections) -> "KernelCosts":
@@ -192,17 +188,9 @@ class KernelCosts:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _Opened:
-    """Kernels, and what they were opened for; profiles are told by their digests."""
-
-    device: Device
-    digests: tuple[str, ...]
-    precision: Precision
-    kernels: KernelCosts
-
-
-_OPENED: Final[deque[_Opened]] = deque(maxlen=MOST_OPEN)
+@lru_cache(maxsize=MOST_OPEN)
+def _opened(device: Device, profiles: ProfileSet, precision: Precision) -> KernelCosts:
+    return KernelCosts(device, profiles.profiles, precision)
 
 
 def phase_shape(op: MatrixProduct, phase: Phase) -> Shape:

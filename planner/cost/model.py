@@ -5,7 +5,7 @@ Costs are shared: layouts with the same cut of a layer read the same entry.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import ceil
 from typing import Final
 
@@ -99,7 +99,7 @@ class CostModel:
             like.kernels if like else KernelCosts.opened(self.group.device, self.profiles, job.precision)
         )
         self.collectives: CollectiveCosts = (
-            like.collectives if like else CollectiveCosts(self.group, self.profiles)
+            like.collectives if like else CollectiveCosts.opened(self.group, self.profiles)
         )
         host = measured_host(self.setting.framework, self.group.device, self.profiles, kernels=self.kernels)
         if self.corrected is not None:
@@ -546,6 +546,7 @@ def _between(between_ns: int, *, is_split: bool) -> FixedPart:
     return FixedPart(forward_ns=between_ns, backward_ns=2 * between_ns, weight_ns=between_ns)
 
 
+@lru_cache(maxsize=4096)
 def _splits_attention(layer: Layer) -> bool:
     """Whether a layer runs otherwise where attention is split otherwise over context parallel."""
     cut = Cut(micro_batch_size=1, sequence_length=2, context_parallel=2)

@@ -14,7 +14,8 @@ from planner.legality import Setting, layout_violations
 from planner.parameters import PARAMETERS, Parameter, pace_of
 from planner.plan import Prediction
 from planner.planning import PlanRequest
-from planner.prediction import play, predict
+from planner.played_plan import play
+from planner.prediction import predict
 from planner.programs import program_of, traits_of
 from planner.strategy import ShortPlan
 from planner.validation.measured import UNKNOWN, Measured, measured_of

@@ -96,6 +96,7 @@ def holdings(layer: Layer, cut: Cut) -> Holdings:
     return trained_holdings(layer, cut if cut.micro_batch_size == 1 else replace(cut, micro_batch_size=1))
 
 
+@lru_cache(maxsize=4096)
 def step_flops_per_sample(layer: Layer, sequence_length: int) -> Flops:
     """Return the useful FLOP of one sample: forward once, backward twice, less what stays frozen."""
     if isinstance(layer, PartlyTrained):

@@ -4,7 +4,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, select, text
 
-from api.database import SessionFactory, create_database_engine, create_session_factory, migrate, writing
+from api.database import (
+    SessionFactory,
+    create_database_engine,
+    create_session_factory,
+    is_migrated,
+    migrate,
+    writing,
+)
 from api.tables import DeviceRow
 
 
@@ -77,3 +84,10 @@ def test_migrating_again_changes_nothing(engine: Engine) -> None:
     add_device(sessions, "kept")
     migrate(engine)
     assert device_names(sessions) == {"kept"}
+
+
+def test_the_tables_of_another_version_are_told_apart(engine: Engine) -> None:
+    assert is_migrated(engine)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    assert not is_migrated(engine)

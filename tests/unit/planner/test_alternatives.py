@@ -10,7 +10,8 @@ from planner.cost.model import CostModel
 from planner.job import Constraints
 from planner.plan import Alternative, Result, Status
 from planner.planning import evaluate_plan, plan_training, searched_space
-from planner.prediction import play, predict
+from planner.played_plan import play
+from planner.prediction import predict
 from planner.search.best_first import search
 from tests.unit.planner.settings import request_of, setting
 

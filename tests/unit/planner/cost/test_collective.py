@@ -9,6 +9,7 @@ from planner.cluster import NodeGroup
 from planner.cluster_presets import cluster_from_preset
 from planner.cost.collective import CollectiveCosts, group_shape
 from planner.cost.collective_model import bytes_per_rank, hops
+from planner.cost.corrections import Correction, Corrections, Kind
 from planner.devices import device_by_name
 from planner.profile import Estimate, Profile, Provenance, builtin_profile, builtin_profiles
 from planner.workload.operators import Collective
@@ -445,3 +446,33 @@ def test_directly_joined_devices_say_nothing_of_switched_ones() -> None:
     costs = CollectiveCosts(group, [builtin_profile("gh200-96gb/published")])
     one = estimate(costs, group, Collective.ALL_REDUCE, 2**30, size=4)
     assert one.provenance is Provenance.DATASHEET
+
+
+def test_curves_that_are_kept_answer_as_new_ones_and_for_their_own_cluster_alone() -> None:
+    profiles = [builtin_profile("a100-sxm-80gb/published")]
+
+    def seconds(costs: CollectiveCosts, group: NodeGroup) -> list[float]:
+        sizes = (4, 8, group.num_devices)
+        return [estimate(costs, group, Collective.ALL_REDUCE, 2**26, size=size).seconds for size in sizes]
+
+    for devices in (16, 64, 16):
+        group = cluster_from_preset("a100-sxm-80gb", devices).node_groups[0]
+        new = seconds(CollectiveCosts(group, profiles), group)
+        assert seconds(CollectiveCosts.opened(group, profiles), group) == new
+        slow = replace(
+            group, levels=tuple(replace(one, bandwidth_bytes_per_second=1e9) for one in group.levels)
+        )
+        assert seconds(CollectiveCosts.opened(slow, ()), slow) > new
+
+
+def test_costs_that_are_corrected_leave_those_that_are_kept_alone() -> None:
+    profiles = [builtin_profile("a100-sxm-80gb/published")]
+    group = cluster_from_preset("a100-sxm-80gb", 16).node_groups[0]
+    kept = CollectiveCosts.opened(group, profiles)
+    before = estimate(kept, group, Collective.ALL_REDUCE, 2**26, size=8)
+    halved = {Kind.COLLECTIVE_INSIDE: Correction(factor=0.5, informed=True)}
+    other = kept.corrected(Corrections(by_kind=halved))
+    after = estimate(other, group, Collective.ALL_REDUCE, 2**26, size=8)
+    assert after.seconds == before.seconds / 2
+    again = CollectiveCosts.opened(group, profiles)
+    assert estimate(again, group, Collective.ALL_REDUCE, 2**26, size=8) == before

@@ -9,7 +9,8 @@ from planner.cost.model import CostModel
 from planner.expansion import expand_short_plan
 from planner.plan import Prediction
 from planner.planning import PlanRequest
-from planner.prediction import play, predict
+from planner.played_plan import play
+from planner.prediction import predict
 from planner.profile import Profile
 from planner.setting import Setting
 from planner.strategy import Mesh, Recompute, RecomputeMode, ScheduleName, ShortPlan

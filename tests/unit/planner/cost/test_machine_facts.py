@@ -13,7 +13,8 @@ from planner.cost.tally import CONTENTION_FRACTION
 from planner.expansion import expand_short_plan
 from planner.job import Precision
 from planner.plan import Prediction
-from planner.prediction import play, predict
+from planner.played_plan import play
+from planner.prediction import predict
 from planner.profile import Profile, builtin_profiles
 from planner.strategy import ShortPlan
 from planner.workload.operators import AttentionCore, Collective, MatrixProduct, Module, Phase

@@ -8,7 +8,7 @@ from planner.cluster import Cluster
 from planner.cost.placed_layout import PlacedLayout, place_on_groups
 from planner.errors import InvalidRequest
 from planner.expansion import expand_short_plan
-from planner.prediction import play_placed
+from planner.played_plan import play_placed
 from planner.strategy import ShortPlan
 from tests.unit.planner.joined import a_group, generations, joined, request_on, setting_on
 
