@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 
+from api.pages.form_machines import links_inside, networks
 from api.pages.quantities import parameters
 from api.pages.request_summary import words
 from api.schemas.constraints import Technique
 from planner.cluster_presets import cluster_preset_document, cluster_preset_names, systems_of
+from planner.devices import device_names
 from planner.frameworks import FRAMEWORKS
-from planner.job import Precision
+from planner.job import BaseFormat, Precision, TrainableKind
 from planner.optimizers import OPTIMIZERS
 from planner.strategy import RecomputeMode, ScheduleName
 from planner.workload.presets import preset_names, preset_workload
@@ -67,6 +69,14 @@ def word_options() -> dict[str, tuple[Option, ...]]:
         "schedule": _options(ScheduleName),
         "sequence_parallel": _options(("yes", "no")),
         "zero_stage": _options(("0", "1", "2", "3")),
+        "group_device": _options(device_names()),
+        "group_inside": _options(links_inside()),
+        "group_network": _options(networks()),
+        "trained": (
+            Option(value=str(TrainableKind.FULL), text="all parameters"),
+            Option(value=str(TrainableKind.LORA), text="low-rank adapters"),
+        ),
+        "base_dtype": _options(BaseFormat),
         "forbid": tuple(Option(value=str(technique), text=words(technique)) for technique in Technique),
     }
 

@@ -5,7 +5,16 @@ from dataclasses import dataclass
 
 from api.pages.choices import Option, OptionGroup, cluster_options, model_groups, word_options
 from api.pages.examples import EXAMPLES, Example
-from api.pages.form_fields import FIELDS, FIXED_FIELDS, Field, Verb
+from api.pages.form_fields import (
+    FIELDS,
+    FIXED_FIELDS,
+    GROUP_FIELDS,
+    SAMPLE_FIELDS,
+    TRAINED,
+    TRAINED_FIELDS,
+    Field,
+    Verb,
+)
 from api.pages.form_request import WHOLE_FORM, Faults, FieldFault
 from api.pages.form_values import FORBID, FormValues
 
@@ -36,6 +45,9 @@ class FormPage:
     verb: Verb
     fields: Mapping[str, FieldView]
     fixed: tuple[FieldView, ...]
+    group: tuple[FieldView, ...]
+    samples: tuple[FieldView, ...]
+    trained: tuple[FieldView, ...]
     model_source: str
     cluster_source: str
     model_groups: tuple[OptionGroup, ...]
@@ -47,6 +59,13 @@ class FormPage:
     def faulty(self) -> tuple[FieldView, ...]:
         """Return the fields with faults, in the order of the page."""
         return tuple(field for field in self.fields.values() if field.faults)
+
+    @property
+    def is_special(self) -> bool:
+        """Whether anything but the usual stands in the fields of images and of what is trained."""
+        special = (*self.samples, *self.trained)
+        usual = {TRAINED: FIELDS[TRAINED].default}
+        return any(field.faults or field.value != usual.get(field.name, "") for field in special)
 
     @property
     def has_constraints(self) -> bool:
@@ -67,6 +86,9 @@ def form_page(values: FormValues, *, verb: Verb, faults: Faults, machines: Itera
         verb=verb,
         fields=fields,
         fixed=tuple(fields[field.name] for field in FIXED_FIELDS),
+        group=tuple(fields[field.name] for field in GROUP_FIELDS),
+        samples=tuple(fields[field.name] for field in SAMPLE_FIELDS),
+        trained=tuple(fields[field.name] for field in TRAINED_FIELDS),
         model_source=values.model_source,
         cluster_source=values.cluster_source,
         model_groups=model_groups(),

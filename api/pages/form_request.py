@@ -1,11 +1,24 @@
 """From what was typed into the form to a request document, and from its faults back to the fields."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from api.pages.form_fields import FIELDS, OWN, Field, Kind, Verb, field_at, path_of
+from api.pages.form_fields import (
+    FIELDS,
+    GROUP_FIELDS,
+    GROUP_PATH,
+    MACHINES,
+    OWN,
+    Field,
+    Kind,
+    Verb,
+    field_at,
+    path_of,
+)
+from api.pages.form_machines import whole_group
 from api.pages.form_values import FormValues
 from api.schemas.problem import FaultDocument
 
@@ -51,9 +64,17 @@ def form_request(values: FormValues, *, verb: Verb) -> FormRequest:
         if not text or not field.path or _is_other_source(field, values):
             continue
         try:
-            _put(document, path_of(field, verb), _value(field, text))
+            value = _value(field, text)
         except UnreadableTextError as error:
             unreadable[field.name] = (FieldFault(detail=str(error)),)
+            continue
+        if field.name == MACHINES:
+            _put_machines(document, value)
+        else:
+            _put(document, path_of(field, verb), value)
+    if values.cluster_source == OWN and not values.text(MACHINES):
+        groups = document["cluster"].get("node_groups", {})
+        document["cluster"]["node_groups"] = [whole_group(groups.get(GROUP_PATH[-1], {}))]
     if values.forbid:
         _put(document, FIELDS["forbid"].path, list(values.forbid))
     try:
@@ -87,7 +108,8 @@ def _is_other_source(field: Field, values: FormValues) -> bool:
         "model_config": not own_model,
         "cluster_preset": own_cluster,
         "num_devices": own_cluster,
-        "node_groups": not own_cluster,
+        MACHINES: not own_cluster,
+        **{group.name: not own_cluster or bool(values.text(MACHINES)) for group in GROUP_FIELDS},
     }
     return others.get(field.name, False)
 
@@ -95,12 +117,14 @@ def _is_other_source(field: Field, values: FormValues) -> bool:
 def _value(field: Field, text: str) -> object:
     match field.kind:
         case Kind.NUMBER:
-            return _number(text)
+            number = _number(text)
+            return number if field.unit == 1 else number * field.unit
+        case Kind.NAMES:
+            return [name for name in re.split(r"[\s,;]+", text) if name]
         case Kind.FLAG:
             return _flag(text)
         case Kind.JSON:
-            value = _json(text)
-            return _node_groups(value) if field.name == "node_groups" else value
+            return _json(text)
         case Kind.WORD:
             return text
 
@@ -134,11 +158,11 @@ def _json(text: str) -> object:
         raise UnreadableTextError("not a document: it is nested too deeply") from error
 
 
-def _node_groups(value: object) -> object:
-    """Take one node group, a list of them, or a cluster that has them."""
-    if isinstance(value, dict):
-        return value.get("node_groups", [value])
-    return value
+def _put_machines(document: dict[str, Any], value: object) -> None:
+    """Take one node group, a list of them, or a cluster that has them and the links between them."""
+    cluster = value if isinstance(value, dict) and "node_groups" in value else {"node_groups": value}
+    groups = cluster["node_groups"]
+    document["cluster"] |= {**cluster, "node_groups": [groups] if isinstance(groups, dict) else groups}
 
 
 def _overlaid(document: dict[str, Any], text: str) -> dict[str, Any]:

@@ -56,7 +56,24 @@ def _facts(request: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key in ("precision", "optimizer", "framework", "framework_version"):
         if job.get(key):
             yield key.replace("_", " "), str(job[key])
+    yield from _sample_facts(job)
     yield from _constraint_facts(request.get("constraints") or {})
+
+
+def _sample_facts(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the images of a sample, and what is trained where that is not everything."""
+    if job.get("images_per_sample"):
+        yield "images", f"{count(job['images_per_sample'])} per sample"
+    if job.get("image_size"):
+        yield "image size", f"{count(job['image_size'])} pixels"
+    trainable = job.get("trainable") or {}
+    if trainable.get("kind") == "lora":
+        rank = f" of rank {trainable['rank']}" if trainable.get("rank") else ""
+        over = f" over {trainable['base_dtype']} weights" if trainable.get("base_dtype") else ""
+        on = f" on {', '.join(trainable['targets'])}" if trainable.get("targets") else ""
+        yield "trained", f"adapters{rank}{on}{over}"
+    if trainable.get("frozen"):
+        yield "frozen", ", ".join(trainable["frozen"])
 
 
 def _constraint_facts(constraints: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -141,3 +141,41 @@ def test_an_uploaded_file_can_be_read_before_it_is_sent(page: Page) -> None:
     }
     page.locator("#model_file").set_input_files(config)
     expect(page.locator("#model_config")).to_have_value('{"model_type": "llama"}')
+
+
+def test_machines_of_ones_own_are_planned_for_by_their_figures(page: Page) -> None:
+    page.goto("/")
+    page.get_by_label("a node group of my own").check()
+    page.get_by_label("Model", exact=True).select_option("gpt-2-124m")
+    _fill(page, global_batch_size="64", sequence_length="1024", group_num_nodes="2")
+    page.get_by_role("button", name="Find the best plan").click()
+    expect(page.locator("#group_devices_per_node-faults")).to_contain_text("missing")
+    expect(page.locator("#group_network-faults")).to_contain_text("missing")
+    _fill(page, group_devices_per_node="4", group_network_bandwidth="1.5")
+    page.get_by_label("Device", exact=True).select_option("A100-SXM4-80GB")
+    page.get_by_label("Link in a node").select_option("nvlink3")
+    page.get_by_label("Network", exact=True).select_option("ethernet-100g")
+    page.get_by_role("button", name="Find the best plan").click()
+    _wait_for_plan(page)
+    (group,) = _result(page)["request"]["cluster"]["node_groups"]
+    assert [level["bandwidth_bytes_per_second"] for level in group["levels"]] == [300e9, 1.5e9]
+    expect(page.locator("h1")).to_contain_text("8 × A100-SXM4-80GB")
+
+
+def test_adapters_and_images_of_a_model_that_sees_are_fields(page: Page) -> None:
+    page.goto("/")
+    page.get_by_label("Model", exact=True).select_option("llava-1.5-7b")
+    _fill(page, num_devices="8", global_batch_size="32", sequence_length="2048")
+    page.get_by_text("Images, adapters, frozen layers").click()
+    _fill(page, images_per_sample="2", lora_rank="8", lora_targets="q_proj, v_proj", frozen="vision")
+    page.get_by_label("Trained").select_option("lora")
+    page.get_by_label("Weights under adapters").select_option("nf4")
+    page.get_by_role("button", name="Find the best plan").click()
+    _wait_for_plan(page)
+    job = _result(page)["request"]["job"]
+    assert (job["images_per_sample"], job["trainable"]["kind"]) == (2, "lora")
+    assert (job["trainable"]["rank"], job["trainable"]["base_dtype"]) == (8, "nf4")
+    assert (job["trainable"]["targets"], job["trainable"]["frozen"]) == (["q_proj", "v_proj"], ["vision"])
+    page.get_by_role("link", name="Change it and plan again").click()
+    expect(page.locator("#lora_targets")).to_have_value("q_proj, v_proj")
+    expect(page.locator("#lora_rank")).to_be_visible()

@@ -48,6 +48,14 @@ def test_what_is_folded_away_is_open_once_something_stands_in_it(values: FormVal
     assert _page(values, faults).has_constraints
 
 
+@pytest.mark.parametrize("name", ["images_per_sample", "lora_rank", "frozen"])
+def test_images_and_adapters_are_open_once_something_stands_there(name: str) -> None:
+    assert not _page(FormValues()).is_special
+    assert not _page(FormValues(texts={"trained": "full"})).is_special
+    assert _page(FormValues(texts={"trained": "lora"})).is_special
+    assert _page(FormValues(texts={name: "8"})).is_special
+
+
 def test_faults_of_no_field_stand_above_the_form() -> None:
     assert _page(FormValues(), {"": FAULT}).whole_form == FAULT
 

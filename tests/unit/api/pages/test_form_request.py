@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,6 +66,47 @@ def test_machines_are_a_group_several_or_a_cluster(text: str) -> None:
     assert _document(node_groups=text)["cluster"] == {"node_groups": [{"name": "a"}]}
 
 
+def test_links_between_groups_come_with_them() -> None:
+    cluster = '{"node_groups": [{"name": "a"}, {"name": "b"}], "between_groups": [{"groups": ["a", "b"]}]}'
+    assert _document(node_groups=cluster)["cluster"] == json.loads(cluster)
+
+
+def test_a_node_group_by_its_figures_is_made_whole() -> None:
+    figures = {"group_num_nodes": "2", "group_devices_per_node": "4", "group_inside_bandwidth": "300"}
+    cluster = _document(cluster_source="own", group_inside="nvlink3", **figures)["cluster"]
+    assert isinstance(cluster, dict)
+    (group,) = cluster["node_groups"]
+    assert (group["num_nodes"], group["devices_per_node"]) == (2, 4)
+    assert group["levels"][0]["bandwidth_bytes_per_second"] == 300e9
+    assert [level["devices"] for level in group["levels"]] == [4, 8]
+
+
+def test_a_document_of_machines_counts_before_figures() -> None:
+    both = {"node_groups": '{"name": "a"}', "group_num_nodes": "2", "cluster_source": "own"}
+    assert _document(**both)["cluster"] == {"node_groups": [{"name": "a"}]}
+
+
+def test_figures_of_the_source_that_was_not_chosen_do_not_count() -> None:
+    both = {"cluster_preset": "h100-sxm", "group_num_nodes": "2", "cluster_source": "preset"}
+    assert _document(**both)["cluster"] == {"preset": "h100-sxm"}
+
+
+def test_adapters_and_images_are_fields_of_the_job() -> None:
+    texts = {"trained": "lora", "lora_rank": "8", "lora_targets": "q_proj, v_proj", "base_dtype": "nf4"}
+    job = _document(**texts, frozen="vision", images_per_sample="4", image_size="336")["job"]
+    assert job == {
+        "images_per_sample": 4,
+        "image_size": 336,
+        "trainable": {
+            "kind": "lora",
+            "rank": 8,
+            "targets": ["q_proj", "v_proj"],
+            "base_dtype": "nf4",
+            "frozen": ["vision"],
+        },
+    }
+
+
 def test_something_else_than_machines_is_left_for_the_service_to_refuse() -> None:
     assert _document(node_groups="3")["cluster"] == {"node_groups": 3}
 
@@ -104,6 +147,8 @@ def test_faults_stand_beside_their_fields_with_what_may_be_clicked() -> None:
             FaultDocument(pointer="/model/huggingface/hidden_size", detail="is odd", nearest_legal=(64,)),
             FaultDocument(pointer="/profiles/0", detail="is not there", nearest_legal=("a",)),
             FaultDocument(pointer="/constraints/fixed/sequence_parallel", detail="no", nearest_legal=(True,)),
+            FaultDocument(pointer="/cluster/node_groups/0/num_nodes", detail="is missing"),
+            FaultDocument(pointer="/job/trainable/rank", detail="goes with lora"),
         ],
         verb=Verb.PLAN,
     )
@@ -112,6 +157,8 @@ def test_faults_stand_beside_their_fields_with_what_may_be_clicked() -> None:
         "model_config": (FieldFault(detail="/model/huggingface/hidden_size: is odd"),),
         "": (FieldFault(detail="/profiles/0: is not there"),),
         "sequence_parallel": (FieldFault(detail="no"),),
+        "group_num_nodes": (FieldFault(detail="is missing"),),
+        "lora_rank": (FieldFault(detail="goes with lora"),),
     }
 
 

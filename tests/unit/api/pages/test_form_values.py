@@ -11,6 +11,23 @@ from api.pages.form_values import FormValues, values_of
 from api.pages.http_request import without_defaults
 from tests.unit.api.pages.documents import evaluated, plan, request
 
+
+def _group(name: str) -> dict[str, Any]:
+    nvlink = {
+        "name": "nvlink",
+        "devices": 8,
+        "bandwidth_bytes_per_second": 4.5e11,
+        "latency_seconds": 2e-6,
+    }
+    return {
+        "name": name,
+        "num_nodes": 1,
+        "devices_per_node": 8,
+        "device": "H100-SXM5-80GB",
+        "levels": [nvlink],
+    }
+
+
 REQUESTS: dict[str, tuple[Mapping[str, Any], Verb]] = {
     "defaults": (request(), Verb.PLAN),
     "constrained": (
@@ -35,24 +52,36 @@ REQUESTS: dict[str, tuple[Mapping[str, Any], Verb]] = {
         request()
         | {
             "model": {"huggingface": {"model_type": "llama", "hidden_size": 64}},
+            "cluster": {"node_groups": [_group("a")]},
+        },
+        Verb.PLAN,
+    ),
+    "joined machines": (
+        request()
+        | {
             "cluster": {
-                "node_groups": [
-                    {
-                        "name": "a",
-                        "num_nodes": 1,
-                        "devices_per_node": 8,
-                        "device": "H100-SXM5-80GB",
-                        "levels": [
-                            {
-                                "name": "nvlink",
-                                "devices": 8,
-                                "bandwidth_bytes_per_second": 4.5e11,
-                                "latency_seconds": 2e-6,
-                            }
-                        ],
-                    }
-                ]
+                "node_groups": [_group("a"), _group("b")],
+                "between_groups": [
+                    {"groups": ["a", "b"], "bandwidth_bytes_per_second": 3e9, "latency_seconds": 3e-5}
+                ],
             },
+            "constraints": {"fixed": {"node_group": "a"}},
+        },
+        Verb.PLAN,
+    ),
+    "adapters": (
+        request()
+        | {
+            "job": request()["job"]
+            | {
+                "images_per_sample": 2,
+                "trainable": {
+                    "kind": "lora",
+                    "rank": 4,
+                    "targets": ["q_proj", "v_proj"],
+                    "frozen": ["vision", "two words"],
+                },
+            }
         },
         Verb.PLAN,
     ),
@@ -83,6 +112,20 @@ def test_what_the_form_has_no_field_for_stands_beside_it() -> None:
         "full",
     )
     assert values.forbid == ("offload", "context_parallel")
+
+
+def test_joined_machines_stand_in_one_field() -> None:
+    short = without_defaults(REQUESTS["joined machines"][0], is_evaluation=False)
+    values = values_of(short, verb=Verb.PLAN)
+    assert json.loads(values.text("node_groups")) == short["cluster"]
+    assert (values.text("more"), values.text("node_group")) == ("", "a")
+
+
+def test_names_that_a_list_cannot_hold_stay_a_document() -> None:
+    short = without_defaults(REQUESTS["adapters"][0], is_evaluation=False)
+    values = values_of(short, verb=Verb.PLAN)
+    assert values.text("lora_targets") == "q_proj, v_proj"
+    assert json.loads(values.text("more")) == {"job": {"trainable": {"frozen": ["vision", "two words"]}}}
 
 
 def test_the_request_itself_is_left_as_it_was() -> None:

@@ -36,6 +36,26 @@ def test_a_fixed_object_is_said_in_words() -> None:
     assert facts["fixed recompute"] == "mode selective, modules mlp"
 
 
+def test_what_is_trained_and_seen_is_said() -> None:
+    document = request()
+    document["job"] |= {
+        "images_per_sample": 4,
+        "image_size": 336,
+        "trainable": {
+            "kind": "lora",
+            "rank": 8,
+            "targets": ["q_proj"],
+            "base_dtype": "nf4",
+            "frozen": ["head"],
+        },
+    }
+    facts = dict(request_summary(document).facts)
+    assert facts["images"] == "4 per sample"
+    assert facts["image size"] == "336 pixels"
+    assert facts["trained"] == "adapters of rank 8 on q_proj over nf4 weights"
+    assert facts["frozen"] == "head"
+
+
 def test_a_workload_without_a_sequence_has_no_sequence() -> None:
     document = request()
     document["job"]["sequence_length"] = None
