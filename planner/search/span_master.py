@@ -24,6 +24,7 @@ from planner.search.paths import stage_paths
 from planner.search.rows import Integers
 from planner.search.solver import WorkLimits
 from planner.search.span_program import SpanProgram
+from planner.search.span_start import SplitByHand
 from planner.search.spans import PathTable, SpanFinder, Spans
 
 LONGEST_STEP_NS: Final = 1 << 60
@@ -120,9 +121,21 @@ class _Rounds:
 
     def _start(self, spans: list[Spans]) -> None:
         """Find a good plan by hand: chunks of as even work as can be, then boundaries moved."""
+        if self._problem.shape.virtual_stages > 1:
+            self._start_by_stages(spans)
         chosen = _evenly(spans)
         if chosen is not None:
             self._improve(spans, chosen)
+
+    def _start_by_stages(self, spans: list[Spans]) -> None:
+        """Find a good plan of several chunks per stage: stages of as even work as can be."""
+        by_hand = SplitByHand(self._problem, self._finder, spans)
+        sizes = by_hand.start()
+        for _ in range(MOVES):
+            if sizes is None:
+                return
+            self._replay(tuple(map(tuple, by_hand.spans(sizes[None]).counts.tolist())))
+            sizes = by_hand.moved(sizes, self._paths)
 
     def _improve(self, spans: list[Spans], chosen: list[int]) -> None:
         """Play a plan and its neighbours as known paths shrink, and learn the path of each."""
@@ -169,6 +182,9 @@ class _Rounds:
         assignment = tuple(
             tuple(own.counts[number].tolist()) for own, number in zip(spans, chosen, strict=True)
         )
+        return self._replay(assignment)
+
+    def _replay(self, assignment: Assignment) -> int:
         costs = chunk_costs(self._problem, assignment)
         played = play_step(self._problem, costs)
         layers = [sum(counts) for counts in assignment]

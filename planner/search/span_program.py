@@ -15,6 +15,7 @@ from planner.search.hosts import host_rows
 from planner.search.memory_rows import memory_rows
 from planner.search.rows import Integers
 from planner.search.solver import LARGEST_SUM, WorkLimits, solver_within
+from planner.search.span_places import alike_anywhere
 from planner.search.spans import PathTable, Spans
 
 if TYPE_CHECKING:
@@ -47,10 +48,18 @@ class SpanProgram:
     ) -> None:
         from ortools.sat.python.cp_model import CpModel
 
-        self._problem, self._spans = problem, spans
+        self._problem = problem
         self._at_least_ns, self._within_ns = at_least_ns, within_ns
         self._model: CpModel = CpModel()
         self._step_ns = self._model.new_int_var(min(at_least_ns, within_ns), within_ns, "step")
+        self._keeps_place = [not alike for alike in alike_anywhere(problem, spans)]
+        # Where layers are alike wherever a chunk begins, spans of the same layers are one choice.
+        self._numbers = [
+            np.arange(len(own)) if keeps else np.unique(own.counts, axis=0, return_index=True)[1]
+            for own, keeps in zip(spans, self._keeps_place, strict=True)
+        ]
+        spans = [own.only(chosen) for own, chosen in zip(spans, self._numbers, strict=True)]
+        self._spans = spans
         self._picks = [[self._model.new_bool_var("") for _ in range(len(own))] for own in spans]
         self._flat = [pick for own in self._picks for pick in own]
         # Every chunk holds exactly one span.
@@ -79,20 +88,33 @@ class SpanProgram:
             self._add_row(picks, sizes, low=-LARGEST_SUM, high=room)
 
     def _join(self) -> None:
-        """State that each chunk's span starts where the one before it ends."""
-        for chunk in range(len(self._spans) - 1):
-            ending: dict[int, list[IntVar]] = defaultdict(list)
-            starting: dict[int, list[IntVar]] = defaultdict(list)
-            for pick, end in zip(self._picks[chunk], self._spans[chunk].end.tolist(), strict=True):
-                ending[end].append(pick)
-            for pick, start in zip(
-                self._picks[chunk + 1], self._spans[chunk + 1].start.tolist(), strict=True
-            ):
-                starting[start].append(pick)
-            for place in ending.keys() | starting.keys():
-                before, after = ending[place], starting[place]
-                factors = [1] * len(before) + [-1] * len(after)
-                self._add_row([*before, *after], factors, low=0, high=0)
+        """State that spans join into the chain; where each starts only as far as that makes a difference."""
+        for chunk in range(1, len(self._spans)):
+            if self._keeps_place[chunk] and not self._keeps_place[chunk - 1]:
+                self._begin(chunk)
+            elif self._keeps_place[chunk]:
+                self._follow(chunk - 1)
+        sizes = np.concatenate([own.end - own.start for own in self._spans]).tolist()
+        self._add_row(self._flat, sizes, low=self._problem.num_layers, high=self._problem.num_layers)
+
+    def _begin(self, chunk: int) -> None:
+        """State that a chunk's span starts after as many layers as all chunks before it hold."""
+        before = [own.end - own.start for own in self._spans[:chunk]]
+        places = np.concatenate((*before, -self._spans[chunk].start)).tolist()
+        self._add_row(self._flat[: len(places)], places, low=0, high=0)
+
+    def _follow(self, chunk: int) -> None:
+        """State that the span after a chunk's starts where that one ends."""
+        ending: dict[int, list[IntVar]] = defaultdict(list)
+        starting: dict[int, list[IntVar]] = defaultdict(list)
+        for pick, end in zip(self._picks[chunk], self._spans[chunk].end.tolist(), strict=True):
+            ending[end].append(pick)
+        for pick, start in zip(self._picks[chunk + 1], self._spans[chunk + 1].start.tolist(), strict=True):
+            starting[start].append(pick)
+        for place in ending.keys() | starting.keys():
+            before, after = ending[place], starting[place]
+            factors = [1] * len(before) + [-1] * len(after)
+            self._add_row([*before, *after], factors, low=0, high=0)
 
     def _fit_memory(self, stage: int) -> None:
         """State that a stage of several chunks fits its memory at every moment at which it can peak."""
@@ -154,6 +176,6 @@ class SpanProgram:
 
     def _read(self, solver: "CpSolver") -> tuple[int, ...]:
         return tuple(
-            next(number for number, pick in enumerate(own) if solver.boolean_value(pick))
-            for own in self._picks
+            next(int(number) for number, pick in zip(numbers, own, strict=True) if solver.boolean_value(pick))
+            for numbers, own in zip(self._numbers, self._picks, strict=True)
         )

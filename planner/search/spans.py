@@ -135,22 +135,32 @@ class SpanFinder:
         self._classes = problem.classes
         self._num_options = len(problem.classes[0].options)
         self._splits = problem.shape.schedule.splits_backward
-        self._prefix = _prefix_counts(problem)
+        self._prefix = prefix_counts(problem)
         self._figures = _WayFigures.of(problem.classes)
 
     def runs(self, chunk: int) -> Spans:
-        """Return every run of layers that a chunk can hold, with times that no way to run them undercuts.
+        """Return every run of layers that a chunk can hold, with times and bytes that no way undercuts.
 
         With one chunk per stage that is any run that leaves enough layers to the others; with several,
         chunks are as even as they can be.
         """
         start, end = self._runs(chunk)
-        spans = self._quickest(start, end, self._prefix[end] - self._prefix[start])
+        spans = self.quickest(start, end)
         inputs, weight = self._least(spans, "inputs_ns"), self._least(spans, "weight_ns")
         whole = self._least(spans, "backward_ns") if not self._splits else inputs + weight
         return replace(
-            spans, forward_ns=self._least(spans, "forward_ns"), backward_ns=whole, weight_ns=weight
+            spans,
+            forward_ns=self._least(spans, "forward_ns"),
+            backward_ns=whole,
+            weight_ns=weight,
+            saved_bytes=self._least(spans, "saved_bytes"),
+            held_bytes=self._least(spans, "held_bytes"),
+            working_bytes=self._least_working(spans),
         )
+
+    def quickest(self, start: Integers, end: Integers) -> Spans:
+        """Return runs of layers with each layer run the quickest way."""
+        return self._quickest(start, end, self._prefix[end] - self._prefix[start])
 
     def _quickest(self, start: Integers, end: Integers, per_class: Integers) -> Spans:
         """Return runs of layers with each layer run the quickest way."""
@@ -164,6 +174,12 @@ class SpanFinder:
         least = [min(getattr(option, name) for option in layers.options) for layers in self._classes]
         summed: Integers = self._per_class(spans) @ np.array(least, dtype=np.int64)
         return summed
+
+    def _least_working(self, spans: Spans) -> Integers:
+        """Return the least working memory over all ways to run the layers of each span."""
+        least = [min(option.working_bytes for option in layers.options) for layers in self._classes]
+        working: Integers = np.where(self._per_class(spans) > 0, least, 0).max(axis=1, initial=0)
+        return working
 
     def fitting(self, chunk: int, runs: Spans) -> Spans:
         """Return the ways to run some of these runs that a search needs to know.
@@ -318,7 +334,7 @@ class _WayFigures:
         return {**summed, "working_bytes": working}
 
 
-def _prefix_counts(problem: PipelineProblem) -> Integers:
+def prefix_counts(problem: PipelineProblem) -> Integers:
     """Return how many layers of each class are among the first 0, 1, 2, ... layers: [layers, class]."""
     steps = np.zeros((problem.num_layers + 1, len(problem.classes)), dtype=np.int64)
     steps[np.arange(problem.num_layers) + 1, list(problem.sequence)] = 1

@@ -1,11 +1,13 @@
 """Layers of several classes keep their order, and no way to split and run them is faster than the answer."""
 
+from dataclasses import replace
 from itertools import islice
 
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from planner.cost.pipeline import PipelineProblem, chunk_costs, stage_peak_bytes
+from planner.cost.replay import replay
 from planner.search.bounds import lower_bound_ns, rules_out
 from planner.search.capacity import even_chunks_fit
 from planner.search.master import Excluded, Solution
@@ -17,8 +19,11 @@ from tests.unit.planner.search.oracle import best_plan, small_mixed_problems
 SLOW = [HealthCheck.filter_too_much, HealthCheck.too_slow]
 MOST_CHUNKS = 4
 """Chunks of a problem all of whose plans are tried one by one."""
+MOST_PLANS = 100
+"""Plans of such a problem."""
 mixed = small_mixed_problems()
 one_chunk = mixed.filter(lambda problem: problem.shape.virtual_stages == 1)
+few_chunks = mixed.filter(lambda problem: problem.shape.num_chunks <= MOST_CHUNKS)
 several_chunks = mixed.filter(lambda problem: problem.shape.virtual_stages > 1)
 
 
@@ -61,6 +66,30 @@ def test_several_chunks_are_solved_within_what_is_possible(problem: PipelineProb
         check_is_real(problem, solved)
 
 
+@settings(max_examples=40, suppress_health_check=SLOW)
+@given(problem=few_chunks.filter(lambda problem: problem.shape.virtual_stages > 1), is_sorted=st.booleans())
+def test_no_split_of_several_chunks_that_is_considered_is_faster(
+    problem: PipelineProblem, *, is_sorted: bool
+) -> None:
+    if is_sorted:
+        problem = replace(problem, sequence=tuple(sorted(problem.sequence)))
+    tried = list(islice(every_assignment(problem), MOST_PLANS + 1))
+    assume(len(tried) <= MOST_PLANS)
+    stages, best = range(problem.shape.num_stages), None
+    for assignment in tried:
+        costs = chunk_costs(problem, assignment)
+        if all(stage_peak_bytes(problem, costs, stage) <= problem.limit_bytes for stage in stages):
+            taken = replay(problem, costs).makespan_ns
+            best = taken if best is None else min(best, taken)
+    solved = solve_in_order(problem)
+    if best is None:
+        assert isinstance(solved, Excluded)
+    else:
+        assert isinstance(solved, Solution)
+        assert solved.makespan_ns == solved.lower_bound_ns == best
+        check_is_real(problem, solved)
+
+
 @settings(max_examples=150, suppress_health_check=SLOW)
 @given(problem=mixed)
 def test_bounds_lie_below_every_plan(problem: PipelineProblem) -> None:
@@ -85,7 +114,7 @@ def test_a_cutoff_rules_out_exactly_what_is_slower(problem: PipelineProblem, dat
 
 
 @settings(max_examples=60, suppress_health_check=SLOW)
-@given(problem=mixed.filter(lambda problem: problem.shape.num_chunks <= MOST_CHUNKS))
+@given(problem=few_chunks)
 def test_no_plan_that_is_considered_is_ruled_out(problem: PipelineProblem) -> None:
     stages = range(problem.shape.num_stages)
     for assignment in islice(every_assignment(problem), 100):
