@@ -26,17 +26,15 @@ class Footprint:
     """Flat buffers of a fixed size that are allocated once and kept."""
     context_bytes: Bytes = 0.6 * GIBIBYTE
     """A CUDA context with the libraries' workspaces, as drivers report it on data-centre devices."""
-    pipelined_kept_fraction: float = 0.0
-    """What the passes of a pipeline keep beyond their tensors, as a share: blocks of several micro-batches
-    are freed in another order than they were taken in."""
-    pipelined_gathered_share: float = 1.0
-    """Share of the gathered inputs that the passes of a pipeline keep, on average over releases."""
+    queued_layers: float = 0.0
+    """Layers whose forward passes the host may have launched before the device runs them: what they free when
+    they are launched, and collectives have yet to read, cannot be used again until then."""
     further_groups: float = 0
     """Process groups with communicators of their own beside those of the mesh's axes."""
     fragmentation_fraction: float = 0.03
     """Reserved over allocated, less one, of tensors that come and go in a steady training loop."""
-    unsure_gathered_inputs: float = 0.0
-    """Share of the gathered inputs that some releases or settings gather again instead of keeping them."""
+    pipelined_fragmentation_fraction: float = 0.0
+    """The same on top of it in a pipeline: micro-batches free blocks in another order than they took them."""
     state_error: float = 0.01
     """Relative error of parameters, gradients and optimizer states: padding, and copies unknown here."""
     transient_error: float = 0.04
@@ -44,6 +42,11 @@ class Footprint:
 
     One standard deviation, as of the runs of truncated models on B200 for Megatron-core.
     """
+
+    def fragmentation(self, num_stages: int) -> float:
+        """Return reserved over allocated, less one, in a pipeline of so many stages."""
+        more = self.pipelined_fragmentation_fraction if num_stages > 1 else 0.0
+        return self.fragmentation_fraction + more
 
 
 PLAIN: Final = Footprint()

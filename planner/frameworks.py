@@ -209,11 +209,10 @@ NANOTRON: Final = replace(
     default_zero_stage=ZeroStage.NONE,
     weighs_layers=True,
     default_sequence_parallel=True,
-    saves_gathered_inputs=True,
     keeps_low_gradients=True,
-    # Its loss holds the logits in FP32, them less their maximum, and their exponentials, which it keeps;
-    # flash-attention's rotary embedding takes keys and values in a tensor of their own.
-    kept=Keeping(activation_outputs=True, key_value_copies=True, logit_bytes=4 + 4),
+    # Its loss holds the logits in FP32 and, as reserved, in low precision beside them less their maximum,
+    # which its exponentials take the place of and which it keeps.
+    kept=Keeping(activation_outputs=True, logit_bytes=4 + 2),
     keeps_narrow_inputs=False,
     footprint=footprint_of("nanotron"),
     scatters_transfers=False,

@@ -55,13 +55,15 @@ class StageMemory:
     """Predicted memory of the devices of one stage.
 
     ``peak_bytes`` = allocated + fragmentation + framework: what must fit. ``peak_allocated_bytes``
-    counts live tensors. ``capacity_bytes`` is what the driver reports.
+    counts live tensors, ``peak_reserved_bytes`` what their allocator holds. ``capacity_bytes`` is what the
+    driver reports.
     """
 
     stage: int
     node_group: str
     peak_bytes: Bytes
     peak_allocated_bytes: Bytes
+    peak_reserved_bytes: Bytes
     capacity_bytes: Bytes
     fits: bool
     interval_bytes: tuple[Bytes, Bytes]

@@ -32,7 +32,6 @@ class _Held:
     saved: Bytes
     logits: Bytes
     waiting: Bytes
-    gathered_inputs: Bytes
     working: Bytes
 
     @classmethod
@@ -42,7 +41,6 @@ class _Held:
             saved=sum(part.saved_bytes * count for part, count in parts),
             logits=sum(part.logits_bytes * count for part, count in parts),
             waiting=sum(part.split.held_bytes * count for part, count in parts),
-            gathered_inputs=sum(part.gathered_input_bytes * count for part, count in parts),
             working=max((part.working_bytes for part, count in parts if count), default=0.0),
         )
 
@@ -86,7 +84,7 @@ class _Holders:
 
 
 def _stage_memory(holders: _Holders, stage: int) -> StageMemory:
-    plan, chunks = holders.plan, holders.chunks(stage)
+    plan, costs = holders.plan, holders.plan.costs(stage)
     moment = _fullest_moment(plan, stage)
     breakdown = _memory_breakdown(holders, stage, moment)
     transient = breakdown.activations + breakdown.logits + breakdown.buffers
@@ -96,19 +94,17 @@ def _stage_memory(holders: _Holders, stage: int) -> StageMemory:
     width = STANDARD_DEVIATIONS * hypot(
         footprint.state_error * states, footprint.transient_error * (transient + breakdown.framework)
     )
-    gathered = sum(count * chunk.gathered_inputs for count, chunk in zip(moment.saved, chunks, strict=True))
-    unsure = footprint.unsure_gathered_inputs * gathered
-    share = footprint.pipelined_gathered_share if plan.problem.shape.num_stages > 1 else 1.0
-    less, more = hypot(width, unsure), hypot(width, unsure * (1 / share - 1))
-    capacity = plan.costs(stage).capacity_bytes
+    # A host that waits for the device, as in stalled sends, withholds nothing.
+    less = hypot(width, costs.withheld_bytes)
     return StageMemory(
         stage=stage,
         node_group=plan.group(stage).name,
         peak_bytes=peak,
         peak_allocated_bytes=states + transient,
-        capacity_bytes=capacity,
-        fits=peak <= capacity,
-        interval_bytes=(max(peak - less, 0.0), peak + more),
+        peak_reserved_bytes=peak - costs.base_bytes,
+        capacity_bytes=costs.capacity_bytes,
+        fits=peak <= costs.capacity_bytes,
+        interval_bytes=(max(peak - less, 0.0), peak + width),
         breakdown_bytes=breakdown,
     )
 
@@ -131,7 +127,9 @@ def _memory_breakdown(holders: _Holders, stage: int, moment: Moment) -> MemoryBr
         activations=all_saved - all_logits,
         logits=all_logits,
         buffers=buffers,
-        framework=costs.base_bytes + costs.fragmentation_fraction * (all_saved + buffers),
+        framework=costs.base_bytes
+        + costs.withheld_bytes
+        + costs.fragmentation_fraction * (all_saved + buffers),
     )
 
 

@@ -85,8 +85,7 @@ class LayerCost(Generic[Amount]):
     """What one layer costs one device for one micro-batch under one mode of recomputation.
 
     ``backward`` holds the recomputation that precedes it. ``logits_bytes`` is the part of
-    ``saved_bytes`` that belongs to logits and loss, ``gathered_input_bytes`` the part that gathered inputs
-    take beyond their shards.
+    ``saved_bytes`` that belongs to logits and loss.
     """
 
     forward: Amount
@@ -94,7 +93,6 @@ class LayerCost(Generic[Amount]):
     saved_bytes: Bytes
     working_bytes: Bytes
     logits_bytes: Bytes
-    gathered_input_bytes: Bytes
     holdings: Holdings
 
 
@@ -118,10 +116,6 @@ class LayerClock(Generic[Timed, Amount]):
     host: HostTimes | None = None
     """What the host was measured to take on this mesh; None where nobody did: the framework's pace holds."""
     contention_fraction: float = CONTENTION_FRACTION
-    kept_fraction: float = 0.0
-    """What passes keep on this mesh beyond their tensors, as a share."""
-    gathered_share: float = 1.0
-    """Of gathered inputs, what passes keep on this mesh where the framework keeps them."""
 
     def passes(self, layer: Layer, cut: Cut) -> LayerPasses[Amount]:
         """Return both passes of a layer cut this way."""
@@ -142,9 +136,8 @@ class LayerClock(Generic[Timed, Amount]):
         """Return the cost of a layer under one mode of recomputation."""
         operators, modules = passes.operators, recomputed_modules(recompute)
         gathered, all_gathered = (self._gathered_bytes(passes, those) for those in (modules, NO_MODULES))
-        held = 1 + self.kept_fraction
-        kept = held * saved_bytes(operators, recompute=modules) + gathered
-        everything = held * saved_bytes(operators, recompute=NO_MODULES) + all_gathered
+        kept = saved_bytes(operators, recompute=modules) + gathered
+        everything = saved_bytes(operators, recompute=NO_MODULES) + all_gathered
         logits = [
             tensor.size_bytes
             for tensor in kept_tensors(operators, recompute=modules)
@@ -159,8 +152,7 @@ class LayerClock(Generic[Timed, Amount]):
             ),
             saved_bytes=kept,
             working_bytes=everything - kept + _working_bytes(operators, passes.cut),
-            logits_bytes=held * sum(logits),
-            gathered_input_bytes=gathered,
+            logits_bytes=sum(logits),
             holdings=passes.holdings,
         )
 
@@ -168,7 +160,7 @@ class LayerClock(Generic[Timed, Amount]):
         """Return what gathered inputs take beyond their shards, where the framework saves them gathered."""
         if not self.framework.saves_gathered_inputs:
             return 0.0
-        beyond = self.gathered_share * (1 - 1 / passes.cut.tensor_parallel)
+        beyond = 1 - 1 / passes.cut.tensor_parallel
         return sum(
             op.payload_bytes * beyond
             for op in passes.operators
@@ -327,7 +319,8 @@ class LayerClock(Generic[Timed, Amount]):
             for op in operators
             if isinstance(op, CollectivePass) and op.axis == "tensor_parallel" and op.phase is phase
         )
-        return self.ledger.launched(work, host_seconds=waits, serial_fraction=1.0)
+        wait = self.ledger.launched(self.ledger.total(()), host_seconds=waits, serial_fraction=1.0)
+        return self.ledger.total((work, self.ledger.recast(wait, Cause.TENSOR_PARALLEL, keep=())))
 
     def _launch_seconds(self, phase: Phase) -> Seconds:
         """Return the host time of each kernel: as measured, else as the framework's pace has it."""

@@ -23,7 +23,6 @@ class Run:
     saved_bytes: Bytes
     working_bytes: Bytes
     logits_bytes: Bytes
-    gathered_input_bytes: Bytes
     split: SplitBackward = WHOLE
 
     @classmethod
@@ -35,7 +34,6 @@ class Run:
             saved_bytes=sum(layer.saved_bytes for layer in layers),
             working_bytes=max((layer.working_bytes for layer in layers), default=0.0),
             logits_bytes=sum(layer.logits_bytes for layer in layers),
-            gathered_input_bytes=sum(layer.gathered_input_bytes for layer in layers),
         )
 
 
@@ -52,8 +50,6 @@ class PartCost:
     saved_bytes: Bytes
     working_bytes: Bytes
     logits_bytes: Bytes
-    gathered_input_bytes: Bytes
-    """What saved inputs take beyond their tensor-parallel shards, where they are saved gathered."""
     gathered_bytes: Bytes
     """Of all parameters, as gathers move them."""
     trained_parameters: int
@@ -131,6 +127,8 @@ class LayoutCosts:
     tied: Tally
     base_bytes: Bytes
     buffer_bytes: Bytes
+    withheld_bytes: Bytes
+    """What is free and cannot be used again yet, as collectives have still to read it."""
     capacity_bytes: Bytes
     fragmentation_fraction: float
     is_split: bool = False

@@ -35,6 +35,7 @@ from planner.cost.shared_part import shared_part
 from planner.cost.split_backward import SplitBackward, split_backward
 from planner.cost.states import StateCosts
 from planner.cost.tally import NOTHING, Cause, Tally, constant
+from planner.cost.withheld import withheld_bytes
 from planner.formats import attention_precision, datasheet_peak
 from planner.framework import StateFormats
 from planner.legality import Setting
@@ -148,7 +149,7 @@ class CostModel:
             reduce_bucket_ns=max(part.reduce.nanoseconds for part in costs.layers),
             barrier_ns=costs.barrier.nanoseconds,
             tied_ns=costs.tied.nanoseconds,
-            base_bytes=ceil(costs.base_bytes) + costs.reserved(costs.buffer_bytes),
+            base_bytes=ceil(costs.base_bytes + costs.withheld_bytes) + costs.reserved(costs.buffer_bytes),
             limit_bytes=int(costs.capacity_bytes * self.memory_fraction),
             empty_ends=framework.empty_ends,
             hosts=hosts,
@@ -234,7 +235,7 @@ class CostModel:
         first = self._part("first", LayerWay(), ground, replicas, on_host=on_host)
         last = self._part("last", LayerWay(), ground, replicas, on_host=on_host)
         parts = (*layers, first, last)
-        footprint = self.setting.framework.footprint
+        footprint, stages = self.setting.framework.footprint, layout.mesh.pipeline_parallel
         return LayoutCosts(
             layers=layers,
             first=first,
@@ -252,8 +253,14 @@ class CostModel:
                 sharding=layout.sharding,
             )
             + max(part.staged_bytes for part in parts),
+            withheld_bytes=withheld_bytes(
+                [ground.members[number] for number, _ in enumerate(self.setting.body.classes)],
+                num_layers=self.setting.num_layers,
+                num_stages=stages,
+                footprint=footprint,
+            ),
             capacity_bytes=self.group.device.memory_bytes,
-            fragmentation_fraction=footprint.fragmentation_fraction,
+            fragmentation_fraction=footprint.fragmentation(stages),
             is_split=schedule.splits_backward,
         )
 
@@ -390,7 +397,6 @@ class CostModel:
     ) -> LayerClock[Timed, Amount]:
         """Return what times layers on a mesh, by some clocks and books."""
         framework, generation = self.setting.framework, self.group.device.architecture.split(" ")[0]
-        is_pipelined = mesh.pipeline_parallel > 1
         return LayerClock(
             kernels=kernels,
             collectives=collectives,
@@ -400,8 +406,6 @@ class CostModel:
             product_pace=framework.pace.in_format(self.setting.job.precision),
             added_launch_seconds=self._added_launch_seconds(mesh),
             crossing_seconds=framework.pace.crossing_seconds * further_nodes(self.group, mesh),
-            kept_fraction=framework.footprint.pipelined_kept_fraction if is_pipelined else 0.0,
-            gathered_share=framework.footprint.pipelined_gathered_share if is_pipelined else 1.0,
             contention_fraction=self.facts.contention_fraction,
             host=self.host and self.host.on(mesh),
         )

@@ -46,7 +46,6 @@ def shared_part(
         saved_bytes=run.saved_bytes,
         working_bytes=run.working_bytes,
         logits_bytes=run.logits_bytes,
-        gathered_input_bytes=run.gathered_input_bytes,
         split=run.split,
         gathered_bytes=sum(states.gathered_bytes(holding) for holding, _, _ in shares),
         trained_parameters=held.dense.trained.parameters + held.experts.trained.parameters,

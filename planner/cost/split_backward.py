@@ -56,7 +56,7 @@ def split_backward(
     if clock.framework.keeps_graph_for_weights:
         held = graph_bytes(passes.operators, passes.cut, saved_bytes=cost.saved_bytes)
     else:
-        held = (1 + clock.kept_fraction) * held_bytes(passes.operators, passes.cut)
+        held = held_bytes(passes.operators, passes.cut)
     return SplitBackward(
         weight_seconds=weights.seconds,
         more=total((inputs, weights, passes.backward.times(-1))),

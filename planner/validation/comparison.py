@@ -81,4 +81,10 @@ def fit_comparison(outcome: Outcome) -> tuple[bool, bool] | None:
 
 
 def _counted_bytes(stage: StageMemory, kind: MemoryKind) -> float:
-    return stage.peak_bytes if kind is MemoryKind.WHOLE else stage.peak_allocated_bytes
+    match kind:
+        case MemoryKind.ALLOCATED:
+            return stage.peak_allocated_bytes
+        case MemoryKind.RESERVED:
+            return stage.peak_reserved_bytes
+        case MemoryKind.WHOLE:
+            return stage.peak_bytes

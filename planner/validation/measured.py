@@ -17,10 +17,19 @@ runs needs 1.7 times what they print.
 """
 
 
+RESERVED_LOGS: Final = ("nanotron",)
+"""Programs whose logs print what the allocator holds.
+
+nanotron's trainer resets its peaks after the passes of each of the first steps (``log_memory``): what it then
+prints as allocated is that of the update alone, what it prints as reserved that of the whole step.
+"""
+
+
 class MemoryKind(StrEnum):
-    """What a printed peak counts: live tensors, or everything that the driver gave away."""
+    """What a printed peak counts: live tensors, what their allocator holds, or all that the driver gave."""
 
     ALLOCATED = "allocated"
+    RESERVED = "reserved"
     WHOLE = "whole"
 
 
@@ -75,7 +84,10 @@ def _step_time(row: Row) -> Seconds | None:
 
 
 def _memory_kind(row: Row) -> MemoryKind:
-    """Return what the peak counts: tools of the driver see the whole, the trainer's log its own tensors."""
+    """Return what the peak counts: tools of the driver see the whole, a trainer's log its tensors."""
     notes = row.text("notes").lower()
     seen_outside = any(words in notes for words in ("as seen on the node", "nvidia-smi", "rocm-smi"))
-    return MemoryKind.WHOLE if seen_outside else MemoryKind.ALLOCATED
+    if seen_outside:
+        return MemoryKind.WHOLE
+    is_reserved = row.text("framework").lower().startswith(RESERVED_LOGS)
+    return MemoryKind.RESERVED if is_reserved else MemoryKind.ALLOCATED

@@ -23,8 +23,6 @@ class Keeping:
     """Whether a gated MLP keeps the activation of its gate, which the product with the other half needs."""
     upcast_softmax: bool = False
     """Whether unfused attention keeps its probabilities in FP32 as well."""
-    key_value_copies: bool = False
-    """Whether the joint product of Q, K and V stays beside the keys and values that rotary embedding made."""
     logit_bytes: int = 0
     """Bytes per logit that live only while the loss runs, beside the softmax that it keeps.
 

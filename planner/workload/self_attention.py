@@ -149,17 +149,9 @@ class SelfAttention(PlainLayer):
         )
 
     def _rotary_pass(self, attention: LocalAttention) -> tuple[MemoryPass, ...]:
-        """Rotate Q and K: read and write them in either direction; nothing is saved but Q and K.
-
-        Some frameworks write keys and values anew and keep the product that they were parts of.
-        """
+        """Rotate Q and K: read and write them in either direction; nothing is saved but Q and K."""
         if not self.rotary:
             return ()
-        copies = SavedTensor(
-            name="projected_key_value",
-            size_bytes=attention.key_bytes + attention.value_bytes,
-            made_by=self.module,
-        )
         moved_bytes = 2 * (attention.query_bytes + attention.key_bytes)
         return (
             MemoryPass(
@@ -168,7 +160,6 @@ class SelfAttention(PlainLayer):
                 kind="rotary",
                 forward_bytes=moved_bytes,
                 backward_bytes=moved_bytes,
-                saved=(copies,) if attention.cut.keeping.key_value_copies else (),
             ),
         )
 

@@ -95,6 +95,16 @@ def gathers_a_saved_input(op: Operator) -> TypeGuard[CollectivePass]:
     )
 
 
+def scatters_an_output(op: Operator) -> TypeGuard[CollectivePass]:
+    """Whether a collective scatters the whole output of a product in forward, which is freed at once."""
+    return (
+        isinstance(op, CollectivePass)
+        and op.axis == AXIS
+        and op.operation is Collective.REDUCE_SCATTER
+        and op.phase is Phase.FORWARD
+    )
+
+
 def tensor_collective(
     name: str, module: Module, operation: Collective, *, phase: Phase, payload_bytes: Bytes
 ) -> CollectivePass:

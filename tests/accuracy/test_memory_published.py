@@ -1,8 +1,4 @@
-"""Predictions against the peak memory of published runs, within the bounds that were reached.
-
-Where a bound is wide, the runs leave something unsaid that matters: those of nanotron whether gathered
-inputs are kept.
-"""
+"""Predictions against the peak memory of published runs, within the bounds that were reached."""
 
 import csv
 import json

@@ -56,3 +56,8 @@ def test_notes_say_what_a_peak_counts(notes: str, kind: MemoryKind) -> None:
     measured = measured_of(row(peak_mem_gib="40", notes=notes))
     assert measured.peak_memory_bytes == 40 * GIBIBYTE
     assert measured.memory_kind is kind
+
+
+def test_the_log_of_nanotron_prints_what_its_allocator_holds() -> None:
+    measured = measured_of(row(framework="nanotron", peak_mem_gib="40"))
+    assert measured.memory_kind is MemoryKind.RESERVED

@@ -17,7 +17,6 @@ from planner.workload.recomputation import WHOLE_LAYER, saved_bytes
 from planner.workload.transformer import DecoderLayer
 
 HIDDEN, FFN, HEADS, KV_HEADS, TOKENS = 64, 96, 8, 4, 16
-KEY_WIDTH = KV_HEADS * HIDDEN // HEADS
 BLOCK = DecoderLayer(hidden=HIDDEN, ffn=FFN, heads=HEADS, kv_heads=KV_HEADS, head_dim=HIDDEN // HEADS)
 
 
@@ -52,10 +51,6 @@ def test_layer_norms_are_one_kernel_everywhere() -> None:
 
 def test_an_unfused_gate_keeps_its_activation() -> None:
     assert more(Keeping(activation_outputs=True)) == 2 * FFN
-
-
-def test_copied_keys_and_values_stay_twice() -> None:
-    assert more(Keeping(key_value_copies=True)) == 2 * 2 * KEY_WIDTH
 
 
 def test_eight_bit_products_keep_one_byte_of_what_they_alone_keep() -> None:
