@@ -7,7 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from planner.parameters import EAGER, PARAMETERS, WIDTHS, Parameter
+from planner.framework import Framework
+from planner.frameworks import framework_by_name
+from planner.parameters import EAGER, PARAMETERS, WIDTHS, Parameter, lineage, parameters_of
+from planner.programs import PROGRAMS
 from planner.validation.evaluation import Evaluator
 from planner.validation.folder import Files
 from planner.validation.runs import Floats, TimedRun, log_errors, sampled, timed_runs
@@ -30,8 +33,15 @@ TYPICAL: Final[Mapping[str, float]] = {
 OF_ITS_OWN: Final = frozenset({"expert_parallel"})
 """Effects that say nothing of another program: each hides experts' traffic in its own way, so that links as
 they were measured are what is known of one that nobody ran."""
+SHOWN_BY_ALL: Final = frozenset({"products", "tensor_parallel"})
+"""Effects that any run would show: a program without a value of its own says that it has none.
+
+Kernels and links as they were measured count as one more such program.
+"""
 ATTENTION: Final = "attention"
 """How effects of fused attention begin, by generation of devices."""
+LEAST_SLOPE: Final = 1e-6
+"""Change of ln(predicted) with an effect's typical size below which a run does not show it."""
 STEP: Final = 0.1
 """Share of the typical size by which derivatives are taken."""
 
@@ -122,22 +132,52 @@ def _runs_for(
 def _prior(
     parameter: Parameter, source: str, runs: Sequence[TimedRun], parameters: tuple[Parameter, ...]
 ) -> float:
-    """Return the median of the effect in programs of the same kind that other sources ran; else neutral."""
+    """Return the median of the effect in the nearest programs that other sources ran; else neutral.
+
+    A fork, or what a program is a fork of, is nearer than programs that launch kernels alike.
+    """
     if parameter.effect in WIDTHS | OF_ITS_OWN:
         return parameter.neutral
-    peers = [
+    ran = dict.fromkeys(run.program for run in runs if run.source != source)
+    shown = [
         one
         for one in parameters
         if one.program != parameter.program
         and one.is_fitted
-        and (one.program in EAGER) == (parameter.program in EAGER)
-        and any(run.source != source and run.rests_on(one, parameters) for run in runs)
+        and any(parameters_of(program, parameters).get(one.effect) == one for program in ran)
     ]
-    same = [one.value for one in peers if one.effect == parameter.effect]
+    kin = [one.value for one in shown if one.effect == parameter.effect and _is_fork(one, parameter)]
+    alike = [one for one in shown if _runs_alike(one.program, parameter)]
+    same = [one.value for one in alike if one.effect == parameter.effect]
     # Kernels of attention are of one age on all devices.
     is_attention = parameter.effect.startswith(ATTENTION)
-    near = [one.value for one in peers if is_attention and one.effect.startswith(ATTENTION)]
-    return median(same or near or [parameter.neutral])
+    near = [one.value for one in alike if is_attention and one.effect.startswith(ATTENTION)]
+    if parameter.effect in SHOWN_BY_ALL:
+        without = [one for one in ran if parameter.effect not in parameters_of(one, parameters)]
+        same += [parameter.neutral for program in without if _runs_alike(program, parameter)]
+        same.append(parameter.neutral)
+    return median(kin or same or near or [parameter.neutral])
+
+
+def _is_fork(one: Parameter, other: Parameter) -> bool:
+    """Tell whether either program is a fork of the other's."""
+    return one.program in lineage(other.program) or other.program in lineage(one.program)
+
+
+def _runs_alike(program: str, parameter: Parameter) -> bool:
+    """Tell whether another program runs what a parameter's effect is about as the parameter's does.
+
+    It launches a kernel for each operation, or fuses them; it hides its collectives, or waits for them.
+    """
+    if (program in EAGER) != (parameter.program in EAGER):
+        return False
+    hides = [_traits(name).hides_tensor_parallel_backward for name in (program, parameter.program)]
+    return parameter.effect != "tensor_parallel" or hides[0] == hides[1]
+
+
+def _traits(program: str) -> Framework:
+    """Return the traits of a program, or of a framework, by its name."""
+    return PROGRAMS.get(program) or framework_by_name(program)
 
 
 def _solved(fit: _Fit) -> Floats:
@@ -161,4 +201,5 @@ def _solved(fit: _Fit) -> Floats:
             weighed.T @ weighed + TRUST**2 * np.eye(len(values)), pull - weighed.T @ (errors * weights)
         )
         values = np.maximum(values + sizes * np.clip(moves, -1.0, 1.0), STEP * sizes * (prior > 0))
-    return values
+    # What no run shows must not stay where the source that is left out had put it.
+    return np.where(np.any(np.abs(slopes) > LEAST_SLOPE, axis=0), values, prior)
