@@ -155,6 +155,8 @@ class Framework:
     """Whether quantized weights are sharded with the other parameters."""
     unfused_precisions: tuple[Precision, ...] = ()
     """Precisions in which attention runs unfused where the job doesn't say."""
+    skips_beside_sinks: bool = True
+    """Whether fused attention leaves out what mask and window hide where its softmax has a learnt sink."""
     default_sequence_parallel: bool = False
     host_update_pace: float = 1.0
     """Time of its optimizer on the host over that of DeepSpeed's CPU-Adam."""

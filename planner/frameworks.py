@@ -54,6 +54,8 @@ MEGATRON_CORE: Final = Framework(
     empty_ends=True,
     # Megatron-LM's fp16 recipes predate its fused attention, which is off unless asked for there.
     unfused_precisions=(Precision.FP16,),
+    # Transformer Engine's cuDNN attention, alone in taking a learnt sink, computes every block and masks it.
+    skips_beside_sinks=False,
     scatters_transfers=True,
     keeps_narrow_inputs=True,
     # --overlap-cpu-optimizer-d2h-h2d of its HybridDeviceOptimizer, which steps a fused AdamW.

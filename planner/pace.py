@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Final
 
-from planner.job import Precision
 from planner.units import Seconds
 
 
@@ -16,7 +15,6 @@ class ProgramPace:
     """
 
     products: float = 1.0
-    block_scaled_products: float = 1.0
     attention_ampere: float = 1.0
     attention_hopper: float = 1.0
     memory_passes: float = 1.0
@@ -39,10 +37,6 @@ class ProgramPace:
         """Return the pace of fused attention on a generation of devices."""
         paces = {"ampere": self.attention_ampere, "hopper": self.attention_hopper}
         return paces.get(generation, 1.0)
-
-    def in_format(self, precision: Precision) -> float:
-        """Return the pace of products in a format on top of that of all products."""
-        return self.block_scaled_products if precision is Precision.MXFP8 else 1.0
 
     def of_axis(self, axis: str) -> float:
         """Return the pace of collectives inside a layer over the ranks of a mesh axis."""

@@ -26,9 +26,13 @@ PCIE_EFFICIENCY: Final = 0.60
 NETWORK_EFFICIENCY: Final = 0.92
 """Share of the network's rate that large all-reduces reach: 356 to 387 of 400 GB/s per node over 12
 nodes of 8 x 400 Gb/s InfiniBand, 365 to 370 of 400 GB/s over 4 to 16 nodes at 3.2 Tb/s."""
+OMNI_PATH_EFFICIENCY: Final = 0.27
+"""The same of Omni-Path, whose links NCCL does not fill: BigScience's bandwidth tests reduce 55 Gb/s, which
+is 55 x 2 x 63/64 = 108 Gb/s on the bus, over 16 nodes of 4 x 100 Gb/s (44 to 57 Gb/s in longer ones)."""
 
 
 PCIE: Final = "pcie"
+OMNI_PATH: Final = "omni"
 FABRICS: Final = ("nvlink", "xgmi", "infinity", "ici")
 """How the names of links begin that reach beyond a node as they do inside."""
 
@@ -62,8 +66,10 @@ class LinkModel:
         ``devices_below`` share a domain of the level below; ``bandwidth`` takes the place of the
         level's own, for links that others measured over.
         """
-        in_node = PCIE_EFFICIENCY if level.name.lower().startswith(PCIE) else NODE_EFFICIENCY
-        efficiency = NETWORK_EFFICIENCY if is_network else in_node
+        name = level.name.lower()
+        in_node = PCIE_EFFICIENCY if name.startswith(PCIE) else NODE_EFFICIENCY
+        between = OMNI_PATH_EFFICIENCY if name.startswith(OMNI_PATH) else NETWORK_EFFICIENCY
+        efficiency = between if is_network else in_node
         hop = NETWORK_HOP_SECONDS if is_network else NODE_HOP_SECONDS
         own = level.bandwidth_bytes_per_second / level.oversubscription
         return cls(

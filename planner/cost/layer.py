@@ -107,8 +107,6 @@ class LayerClock(Generic[Timed, Amount]):
     framework: Framework
     attention_pace: float = 1.0
     """Time of the framework's attention on this device over that of the fastest kernels."""
-    product_pace: float = 1.0
-    """Time of products in the job's format over that of the framework's other products."""
     added_launch_seconds: Seconds = 0.0
     """Host time that each launch takes on this mesh beyond the framework's usual one."""
     crossing_seconds: Seconds = 0.0
@@ -196,7 +194,7 @@ class LayerClock(Generic[Timed, Amount]):
 
     def _product(self, op: MatrixProduct, phase: Phase) -> Timed:
         paces = self.framework.pace
-        pace = paces.products * self.product_pace
+        pace = paces.products
         if _is_misaligned(op):
             pace *= paces.misaligned_attention
         return self.kernels.matrix_product(op, phase=phase).scaled(pace)
@@ -221,6 +219,8 @@ class LayerClock(Generic[Timed, Amount]):
         balanced over ranks). The attention to the rank's own block hides the first exchange, and so
         on: the last block's attention has nothing left to hide.
         """
+        if op.sinks and not self.framework.skips_beside_sinks:
+            op = replace(op, causal=False, window=None)
         rings = _partners(op, phase, operators)
         blocks = 1 + max((ring.count for ring in rings), default=0)
         block = replace(op, key_length=op.key_length // blocks)

@@ -403,7 +403,6 @@ class CostModel:
             ledger=ledger,
             framework=framework,
             attention_pace=framework.pace.attention(generation),
-            product_pace=framework.pace.in_format(self.setting.job.precision),
             added_launch_seconds=self._added_launch_seconds(mesh),
             crossing_seconds=framework.pace.crossing_seconds * further_nodes(self.group, mesh),
             contention_fraction=self.facts.contention_fraction,

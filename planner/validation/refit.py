@@ -94,21 +94,32 @@ def parameters_without(
     """Return the parameters as other sources show them.
 
     Those of programs that the source ran are fitted again on what others ran of them, from the values
-    of programs of their kind; where nobody else did, they take these.
+    of programs near them; where nobody else did, they take these.
     """
     touched = [
         one
         for one in parameters
         if one.is_fitted and any(run.rests_on(one, parameters) for run in runs if run.source == source)
     ]
+    ran = tuple(dict.fromkeys(run.program for run in runs if run.source != source))
+    known = [
+        one
+        for one in parameters
+        if one.is_fitted
+        and one not in touched
+        and any(parameters_of(program, parameters).get(one.effect) == one for program in ran)
+    ]
     fitted, like = parameters, like or Evaluator()
-    for program in dict.fromkeys(one.program for one in touched):
+    # Forks first: what they have of their own must not be taken for what they share.
+    for program in sorted(
+        dict.fromkeys(one.program for one in touched), key=lambda name: -len(lineage(name))
+    ):
         free = tuple(one for one in touched if one.program == program)
-        prior = tuple(_prior(one, source, runs, parameters) for one in free)
+        prior = tuple(_prior(one, ran, known, parameters) for one in free)
         names = {(one.program, one.effect) for one in free}
         others = tuple(one for one in fitted if (one.program, one.effect) not in names)
-        known = _runs_for(free, source, runs, parameters)
-        fit = _Fit(free=free, prior=prior, others=others, runs=known, like=like)
+        shown = _runs_for(free, source, runs, parameters)
+        fit = _Fit(free=free, prior=prior, others=others, runs=shown, like=like)
         fitted = fit.at(_solved(fit))
     return fitted
 
@@ -130,24 +141,17 @@ def _runs_for(
 
 
 def _prior(
-    parameter: Parameter, source: str, runs: Sequence[TimedRun], parameters: tuple[Parameter, ...]
+    parameter: Parameter, ran: Sequence[str], known: Sequence[Parameter], parameters: tuple[Parameter, ...]
 ) -> float:
-    """Return the median of the effect in the nearest programs that other sources ran; else neutral.
+    """Return the median of the effect in the nearest of the programs that others ran; else neutral.
 
-    A fork, or what a program is a fork of, is nearer than programs that launch kernels alike.
+    ``known`` is what those show. A fork, or what a program is a fork of, is nearer than programs that
+    launch kernels alike.
     """
     if parameter.effect in WIDTHS | OF_ITS_OWN:
         return parameter.neutral
-    ran = dict.fromkeys(run.program for run in runs if run.source != source)
-    shown = [
-        one
-        for one in parameters
-        if one.program != parameter.program
-        and one.is_fitted
-        and any(parameters_of(program, parameters).get(one.effect) == one for program in ran)
-    ]
-    kin = [one.value for one in shown if one.effect == parameter.effect and _is_fork(one, parameter)]
-    alike = [one for one in shown if _runs_alike(one.program, parameter)]
+    kin = [one.value for one in known if one.effect == parameter.effect and _is_fork(one, parameter)]
+    alike = [one for one in known if _runs_alike(one.program, parameter)]
     same = [one.value for one in alike if one.effect == parameter.effect]
     # Kernels of attention are of one age on all devices.
     is_attention = parameter.effect.startswith(ATTENTION)

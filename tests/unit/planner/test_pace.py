@@ -8,14 +8,21 @@ from planner.cost.layer import LayerClock
 from planner.cost.ledger import TALLIES
 from planner.framework import FULL_RECOMPUTE, NO_RECOMPUTE
 from planner.frameworks import MEGATRON_CORE
-from planner.job import AttentionKind, Precision
+from planner.job import AttentionKind
 from planner.pace import AS_MEASURED, ProgramPace
 from planner.profile import Estimate, Provenance
 from planner.strategy import Recompute
 from planner.workload.block import BlockLayer
 from planner.workload.ends import HeadLayer
 from planner.workload.layers import Cut, Layer
-from planner.workload.operators import AttentionCore, CollectivePass, MatrixProduct, MemoryPass, Phase
+from planner.workload.operators import (
+    AttentionCore,
+    CollectivePass,
+    MatrixProduct,
+    MemoryPass,
+    Phase,
+    mask_share,
+)
 from planner.workload.self_attention import SelfAttention
 from planner.workload.traced import TracedLayer, TracedPass, Volume
 from planner.workload.transformer import DecoderLayer
@@ -48,6 +55,13 @@ class SecondKernels:
         return SECOND
 
 
+class MaskedKernels(SecondKernels):
+    """Attention that takes a second for each share of the pairs that the mask leaves."""
+
+    def attention(self, op: AttentionCore, *, phase: Phase) -> Estimate:  # noqa: ARG002
+        return SECOND.scaled(op.mask_share)
+
+
 def second_collective(op: CollectivePass) -> Estimate:  # noqa: ARG001
     return SECOND
 
@@ -58,7 +72,6 @@ def seconds(
     pace: ProgramPace = AS_MEASURED,
     recompute: Recompute = NO_RECOMPUTE,
     added_launch_seconds: float = 0.0,
-    product_pace: float = 1.0,
     crossing_seconds: float = 0.0,
     cut: Cut = CUT,
 ) -> float:
@@ -68,7 +81,6 @@ def seconds(
         ledger=TALLIES,
         framework=replace(MEGATRON_CORE, pace=pace),
         added_launch_seconds=added_launch_seconds,
-        product_pace=product_pace,
         crossing_seconds=crossing_seconds,
     )
     cost = clock.cost(clock.passes(layer, cut), recompute)
@@ -133,13 +145,21 @@ def test_a_learnt_sink_slows_a_fused_core_alone() -> None:
     assert seconds(plain, pace=slow, cut=fused) == seconds(plain, cut=fused)
 
 
-def test_products_of_scaled_blocks_have_a_pace_of_their_own() -> None:
-    pace = ProgramPace(block_scaled_products=1.5)
-    assert pace.in_format(Precision.MXFP8) == 1.5
-    assert pace.in_format(Precision.FP8) == 1.0
-    slower = seconds(HEAD, product_pace=1.5, cut=ALONE) - seconds(HEAD, cut=ALONE)
-    # The logits and both of their gradients.
-    assert slower == pytest.approx(3 * 0.5)
+def test_masked_blocks_are_computed_where_fused_attention_skips_none_beside_sinks() -> None:
+    attention = SelfAttention(hidden=64, heads=4, kv_heads=4, head_dim=16, window=8, sinks=True)
+    layer, fused = BlockLayer(branches=(attention,)), replace(ALONE, attention=AttentionKind.FLASH)
+    skipping, computing = (
+        LayerClock(
+            kernels=MaskedKernels(),
+            collectives=second_collective,
+            ledger=TALLIES,
+            framework=replace(MEGATRON_CORE, pace=AS_MEASURED, skips_beside_sinks=skips),
+        )
+        .passes(layer, fused)
+        .forward.seconds
+        for skips in (True, False)
+    )
+    assert computing - skipping == pytest.approx(1.0 - mask_share(128, causal=True, window=8))
 
 
 def test_collectives_between_nodes_wait_beside_what_the_host_takes() -> None:

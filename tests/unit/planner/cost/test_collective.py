@@ -410,6 +410,23 @@ def test_an_oversubscribed_spine_slows_what_crosses_it() -> None:
     assert inside / across_groups == pytest.approx(1.75, rel=0.05)
 
 
+def test_omni_path_is_filled_to_a_quarter_where_infiniband_is_filled() -> None:
+    group = system_group("a100-sxm-80gb")
+    network = group.levels[-1]
+    seconds = [
+        estimate(
+            CollectiveCosts(replace(group, levels=(*group.levels[:-1], replace(network, name=name))), ()),
+            group,
+            Collective.ALL_REDUCE,
+            2**32,
+            size=64,
+            stride=8,
+        ).seconds
+        for name in ("infiniband-hdr", "omni-path")
+    ]
+    assert 3.0 < seconds[1] / seconds[0] < 4.0
+
+
 def test_few_published_sizes_tell_nothing_of_others() -> None:
     document = builtin_profile("h100-sxm/published").to_document()
     rows = [row for row in document["collectives"] if row["operation"] == "all_reduce"]

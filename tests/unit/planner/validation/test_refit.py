@@ -13,7 +13,7 @@ from planner.validation.refit import parameters_without
 from planner.validation.runs import TimedRun, log_errors, sampled, timed_runs
 from tests.unit.planner.validation.published import row
 
-PACE = next(one for one in PARAMETERS if (one.program, one.effect) == ("megatron-bridge", "products"))
+PACE = next(one for one in PARAMETERS if (one.program, one.effect) == ("megatron-bridge-25", "products"))
 SLOWER = 1.3
 CELLS = [
     {"gbs": gbs, "mbs": mbs, "tp": tp, "dp": dp}
@@ -31,7 +31,7 @@ def with_value(value: float) -> tuple[Parameter, ...]:
 def runs() -> tuple[TimedRun, ...]:
     """Return runs of two sources, in steps that take as long as a program of slow products takes."""
     outcomes = [
-        Evaluator().outcome(row(framework="Megatron-Bridge 26.02", source=source, **cells))
+        Evaluator().outcome(row(framework="Megatron-Bridge 25.11", source=source, **cells))
         for source in ("one", "two")
         for cells in CELLS
     ]
@@ -55,7 +55,11 @@ def test_a_parameter_that_pays_costs_something_when_set_neutral() -> None:
 
 
 def test_parameters_of_programs_that_no_run_rests_on_are_not_asked_for() -> None:
-    assert {one.parameter.program for one in ablations(runs())} <= {"megatron-bridge", "megatron-core"}
+    assert {one.parameter.program for one in ablations(runs())} <= {
+        "megatron-bridge-25",
+        "megatron-bridge",
+        "megatron-core",
+    }
 
 
 def test_a_source_is_predicted_by_what_others_show() -> None:
@@ -67,8 +71,26 @@ def test_a_source_is_predicted_by_what_others_show() -> None:
 def test_without_others_a_program_takes_the_values_of_its_kind() -> None:
     alone = [run for run in runs() if run.source == "one"]
     values = {(one.program, one.effect): one.value for one in parameters_without("one", alone)}
-    assert values["megatron-bridge", "products"] == 1.0
+    assert values["megatron-bridge-25", "products"] == 1.0
     assert values["nanotron", "memory_passes"] != 1.0
+
+
+def test_what_no_run_shows_forgets_the_source_that_is_left_out() -> None:
+    values = {(one.program, one.effect): one.value for one in parameters_without("one", runs())}
+    assert values["megatron-bridge", "sink_attention"] == 1.0
+
+
+def test_a_fork_tells_more_than_programs_of_its_kind() -> None:
+    asked = [
+        Evaluator().outcome(row(framework=framework, source=source, device=device, tp="2", dp="4"))
+        for framework, source, device in (
+            ("Megatron-DeepSpeed", "one", "A100"),
+            ("Megatron-DeepSpeed (Sailor)", "two", "H100"),
+            ("nanotron", "three", "H100"),
+        )
+    ]
+    values = {(one.program, one.effect): one.value for one in parameters_without("one", timed_runs(asked))}
+    assert values["megatron-deepspeed", "launch_seconds"] == values["sailor", "launch_seconds"]
 
 
 def test_a_sample_is_spread_over_all_runs() -> None:
