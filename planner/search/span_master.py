@@ -6,8 +6,8 @@ shows the path that it did not know; with that one added it is solved again.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
@@ -24,6 +24,7 @@ from planner.search.paths import stage_paths
 from planner.search.rows import Integers
 from planner.search.solver import WorkLimits
 from planner.search.span_program import SpanProgram
+from planner.search.span_stages import Limits, StageSizes, stage_sizes
 from planner.search.span_start import SplitByHand
 from planner.search.spans import PathTable, SpanFinder, Spans
 
@@ -68,7 +69,7 @@ class _Rounds:
         chunks = range(self._problem.shape.num_chunks)
         within = self._within(cutoff_ns)
         runs = self._narrowed([self._finder.runs(chunk) for chunk in chunks], within)
-        if runs is None:
+        if runs is None or self._stage_sizes(runs, within) is None:
             return self._conclude(within + 1, cutoff_ns)
         spans = [self._finder.fitting(chunk, runs[chunk]) for chunk in chunks]
         joined = self._narrowed(spans, within)
@@ -82,11 +83,13 @@ class _Rounds:
         while True:
             within = self._within(cutoff_ns)
             choices = self._narrowed(spans, within)
-            if self._bound_ns > within or choices is None:
+            sizes = None if choices is None else self._stage_sizes(choices, within)
+            if self._bound_ns > within or choices is None or sizes is None:
                 return self._conclude(max(self._bound_ns, within + 1), cutoff_ns)
             program = SpanProgram(
                 self._problem, choices, self._paths, at_least_ns=self._bound_ns, within_ns=within
             )
+            program.hold(sizes)
             answer = program.least_time(self._limits_left())
             if answer.chosen is None and answer.finished and self._best is None and cutoff_ns is None:
                 return Excluded(lower_bound_ns=None)
@@ -110,12 +113,15 @@ class _Rounds:
 
         None when a chunk has nothing left.
         """
-        limits = [_path_limits(self._paths, within_ns)]
-        if _shares_memory(self._problem):
-            limits += [
-                _memory_limits(self._problem, stage) for stage in range(self._problem.shape.num_stages)
-            ]
-        return _narrowed(spans, limits)
+        return _narrowed(spans, self._limits_of(within_ns))
+
+    def _limits_of(self, within_ns: int) -> list[Limits]:
+        return _limits(self._problem, self._paths, within_ns)
+
+    def _stage_sizes(self, spans: list[Spans], within_ns: int) -> StageSizes | None:
+        """Return how many layers stages may hold in plans within a time, None when there is no such plan."""
+        limits = self._limits_of(within_ns)
+        return stage_sizes(self._problem.shape, spans, limits, num_layers=self._problem.num_layers)
 
     # --- by hand -------------------------------------------------------------------------------
 
@@ -228,21 +234,35 @@ def _first_paths(problem: PipelineProblem) -> PathTable:
     return PathTable.of(problem, kept)
 
 
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """Sums over some chunks that have a limit each: ``amounts`` of a chunk's spans, [span, limit]."""
-
-    chunks: Sequence[int]
-    amounts: Callable[[Spans, int], Integers]
-    limits: Integers
+def first_limits(problem: PipelineProblem, within_ns: int) -> list[Limits]:
+    """Return the limits that a search within a time begins with."""
+    return _limits(problem, _first_paths(problem), within_ns)
 
 
-def _path_limits(paths: PathTable, within_ns: int) -> _Limits:
-    """Return that no known path is longer than a step may take."""
-    return _Limits(
+def _limits(problem: PipelineProblem, paths: PathTable, within_ns: int) -> list[Limits]:
+    """Return the limits of all paths, and of each stage's memory where that is no matter of one chunk."""
+    limits = [_path_limits(problem, paths, within_ns)]
+    if _shares_memory(problem):
+        limits += [_memory_limits(problem, stage) for stage in range(problem.shape.num_stages)]
+    return limits
+
+
+def _path_limits(problem: PipelineProblem, paths: PathTable, within_ns: int) -> Limits:
+    """Return that no known path is longer than a step may take.
+
+    All layers are placed somewhere: what every chunk adds to a path at least for each is there in any case,
+    and only what is beyond it counts.
+    """
+    least = {
+        name: min(getattr(option, name) for layers in problem.classes for option in layers.options)
+        for name in ("forward_ns", "backward_ns")
+    }
+    each = paths.forward * least["forward_ns"] + paths.backward * least["backward_ns"]
+    common = np.zeros_like(paths.constant_ns) if paths.weight.any() else each.min(axis=1)
+    return Limits(
         range(paths.forward.shape[1]),
-        lambda spans, chunk: spans.lengths_ns(chunk, paths),
-        within_ns - paths.constant_ns,
+        lambda spans, chunk: spans.lengths_ns(chunk, paths) - np.outer(spans.end - spans.start, common),
+        within_ns - paths.constant_ns - common * problem.num_layers,
     )
 
 
@@ -251,7 +271,7 @@ def _shares_memory(problem: PipelineProblem) -> bool:
     return problem.shape.virtual_stages > 1 or problem.shape.schedule.splits_backward
 
 
-def _memory_limits(problem: PipelineProblem, stage: int) -> _Limits:
+def _memory_limits(problem: PipelineProblem, stage: int) -> Limits:
     """Return that a stage of several chunks fits its memory at every moment at which it can peak."""
     rows = memory_rows(problem, stage)
 
@@ -267,10 +287,10 @@ def _memory_limits(problem: PipelineProblem, stage: int) -> _Limits:
         return bytes_held
 
     own = problem.shape.chunks_of(stage)
-    return _Limits(own, held, problem.limit_bytes - rows.fixed_bytes)
+    return Limits(own, held, problem.limit_bytes - rows.fixed_bytes)
 
 
-def _narrowed(spans: list[Spans], limits: Sequence[_Limits]) -> list[Spans] | None:
+def _narrowed(spans: list[Spans], limits: Sequence[Limits]) -> list[Spans] | None:
     """Drop spans that alone break a limit, the other chunks adding at least their least, and so on."""
     while True:
         joined = _joined(spans)

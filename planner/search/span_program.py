@@ -16,6 +16,7 @@ from planner.search.memory_rows import memory_rows
 from planner.search.rows import Integers
 from planner.search.solver import LARGEST_SUM, WorkLimits, solver_within
 from planner.search.span_places import alike_anywhere
+from planner.search.span_stages import StageSizes
 from planner.search.spans import PathTable, Spans
 
 if TYPE_CHECKING:
@@ -96,6 +97,14 @@ class SpanProgram:
                 self._follow(chunk - 1)
         sizes = np.concatenate([own.end - own.start for own in self._spans]).tolist()
         self._add_row(self._flat, sizes, low=self._problem.num_layers, high=self._problem.num_layers)
+
+    def hold(self, stages: StageSizes) -> None:
+        """State how many layers stages may hold."""
+        for stage, (low, high) in enumerate(zip(stages.low.tolist(), stages.high.tolist(), strict=True)):
+            own = self._problem.shape.chunks_of(stage)
+            picks = [pick for chunk in own for pick in self._picks[chunk]]
+            sizes = np.concatenate([self._spans[chunk].end - self._spans[chunk].start for chunk in own])
+            self._add_row(picks, sizes.tolist(), low=low, high=high)
 
     def _begin(self, chunk: int) -> None:
         """State that a chunk's span starts after as many layers as all chunks before it hold."""

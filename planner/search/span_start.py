@@ -56,29 +56,45 @@ class SplitByHand:
 
         A split is the better the less it exceeds the memory, then the shorter its longest known path.
         """
-        before = self.spans(sizes[None])
-        lengths = _lengths_ns(before, paths, sizes[None])[0]
-        longest = int(lengths.argmax())
-        on_path = paths.forward[longest] + paths.backward[longest]
-        over = self._over_bytes(before)
-        can_give = np.flatnonzero(sizes > self._low)
-        heavy = np.where(over[0, self._stages] > 0, np.iinfo(np.int64).max, on_path)[can_give]
-        givers = can_give[np.argsort(-heavy, kind="stable")][:GIVERS]
-        takers = np.flatnonzero(sizes < self._high)
-        moves = [(giver, taker) for giver in givers.tolist() for taker in takers.tolist() if giver != taker]
-        if not moves:
+        tried = self._neighbours(sizes, paths)
+        if not len(tried):
             return None
+        values = self._values(tried, paths)
+        best = int(np.lexsort(values[::-1])[0])
+        is_better = tuple(int(figure[best]) for figure in values) < self.value(sizes, paths)
+        return tried[best] if is_better else None
+
+    def value(self, sizes: Integers, paths: PathTable) -> tuple[int, ...]:
+        """Return bytes beyond memory, the longest path and the sum of paths: less of them is better."""
+        return tuple(int(figure[0]) for figure in self._values(sizes[None], paths))
+
+    def _values(self, sizes: Integers, paths: PathTable) -> tuple[Integers, Integers, Integers]:
+        spans = self.spans(sizes)
+        lengths = _lengths_ns(spans, paths, sizes)
+        return self._over_bytes(spans).sum(axis=1), lengths.max(axis=1), lengths.sum(axis=1)
+
+    def _neighbours(self, sizes: Integers, paths: PathTable) -> Integers:
+        """Return the splits with one layer moved from a chunk that weighs most on what is wrong."""
+        spans = self.spans(sizes[None])
+        longest = int(_lengths_ns(spans, paths, sizes[None])[0].argmax())
+        on_path = paths.forward[longest] + paths.backward[longest]
+        too_full = self._over_bytes(spans)[0, self._stages] > 0
+        can_give = np.flatnonzero(sizes > self._low)
+        order = np.lexsort((-on_path[can_give], ~too_full[can_give]))
+        takers = np.flatnonzero(sizes < self._high)
+        moves = np.array(
+            [
+                (giver, taker)
+                for giver in can_give[order][:GIVERS].tolist()
+                for taker in takers.tolist()
+                if giver != taker
+            ],
+            dtype=np.int64,
+        ).reshape(-1, 2)
         tried = np.tile(sizes, (len(moves), 1))
-        rows, pairs = np.arange(len(moves)), np.array(moves)
-        tried[rows, pairs[:, 0]] -= 1
-        tried[rows, pairs[:, 1]] += 1
-        spans = self.spans(tried)
-        after = _lengths_ns(spans, paths, tried)
-        keys = (after.sum(axis=1), after.max(axis=1), self._over_bytes(spans).sum(axis=1))
-        best = int(np.lexsort(keys)[0])
-        found = tuple(int(key[best]) for key in keys[::-1])
-        known = (int(over.sum()), int(lengths.max()), int(lengths.sum()))
-        return tried[best] if found < known else None
+        tried[np.arange(len(moves)), moves[:, 0]] -= 1
+        tried[np.arange(len(moves)), moves[:, 1]] += 1
+        return tried
 
     def spans(self, sizes: Integers) -> Spans:
         """Return the spans of some splits, one after the other: [split x chunk]."""
