@@ -311,6 +311,26 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
 }
 
 
+FAMILIAR: Final[Mapping[str, tuple[str, ...]]] = {
+    "fsdp": ("pytorch", "torchtitan"),
+    "fsdp2": ("pytorch", "torchtitan"),
+    "torch": ("pytorch", "torchtitan"),
+    "ddp": ("pytorch",),
+    "dtensor": ("pytorch", "torchtitan"),
+    "megatron": ("megatron-core", "megatron-bridge", "megatron-deepspeed"),
+    "megatron-lm": ("megatron-core",),
+    "nemo": ("megatron-core", "megatron-bridge"),
+    "zero": ("deepspeed", "megatron-deepspeed"),
+    "accelerate": ("pytorch", "deepspeed"),
+    "huggingface": ("pytorch", "deepspeed"),
+    "transformers": ("pytorch", "deepspeed"),
+    "llm-foundry": ("composer",),
+    "mosaicml": ("composer",),
+    "jax": ("maxtext",),
+}
+"""What people call a framework, or a part of one, and which of those known here they may mean."""
+
+
 def framework_by_name(name: str, *, version: str | None = None, pointer: str = "/job/framework") -> Framework:
     """Return a framework's traits, in a release of it or in the newest that is known.
 
@@ -318,7 +338,6 @@ def framework_by_name(name: str, *, version: str | None = None, pointer: str = "
     """
     framework = FRAMEWORKS.get(name)
     if framework is None:
-        raise UnknownName(
-            f"unknown framework {name!r}", pointer=pointer, nearest_legal=nearest_names(name, FRAMEWORKS)
-        )
+        nearest = FAMILIAR.get(name.lower()) or nearest_names(name, FRAMEWORKS)
+        raise UnknownName(f"unknown framework {name!r}", pointer=pointer, nearest_legal=nearest)
     return in_release(framework, version, pointer=f"{pointer}_version" if pointer else "")

@@ -43,6 +43,8 @@ def batch_is_legal(setting: Setting, layout: Layout) -> bool:
 
 
 _DEGREES: Final = ("data_parallel", "tensor_parallel", "context_parallel", "pipeline_parallel", *EXPERT_AXES)
+_MODEL_AXES: Final = ("pipeline_parallel", "tensor_parallel", "context_parallel")
+"""The axes that ranks of one replica lie along; of equal degrees the first one is given up."""
 
 
 def layout_violations(setting: Setting, layout: Layout) -> tuple[Violation, ...]:
@@ -128,15 +130,22 @@ def _uneven_sequence(setting: Setting, layout: Layout, length: int) -> Iterator[
 
 
 def _world(setting: Setting, layout: Layout) -> Iterator[Violation]:
-    world, available = layout.mesh.world_size, setting.cluster.num_devices
-    if 1 <= world <= available:
+    """Check that the ranks are no more than devices: else replicas, or the largest other degree, must go."""
+    mesh, available = layout.mesh, setting.cluster.num_devices
+    if 1 <= mesh.world_size <= available:
         return
-    model_parallel = max(world // max(layout.mesh.data_parallel, 1), 1)
+    ranks = max(mesh.world_size // max(mesh.data_parallel, 1), 1)
+    axis = "data_parallel" if ranks <= available else max(_MODEL_AXES, key=lambda axis: getattr(mesh, axis))
+    degree = getattr(mesh, axis)
+    others = ranks if axis == "data_parallel" else max(ranks // degree, 1)
     yield Violation(
-        pointer="/plan/data_parallel",
-        rule=f"the plan's degrees multiply to {world} devices, the cluster has {available}",
-        nearest_legal=nearest_values(layout.mesh.data_parallel, divisors(max(available // model_parallel, 1)))
-        if model_parallel <= available
+        pointer=f"/plan/{axis}",
+        rule=f"the plan's degrees multiply to {mesh.world_size} devices, the cluster has {available}",
+        nearest_legal=nearest_values(
+            degree,
+            [one for one in divisors(max(available // others, 1)) if degree_is_legal(setting, axis, one)],
+        )
+        if others <= available
         else (),
     )
 

@@ -7,7 +7,7 @@ import click
 from api.cli.answer import answer_and_exit
 from api.cli.documents import read_json, validated
 from api.cli.outcome import problems_told
-from api.cli.request_options import JSON_SUFFIX, pairs, request_document, shared_options
+from api.cli.request_options import JSON_SUFFIX, OPTIONS, pairs, request_document, shared_options
 from api.schemas.request import EvaluationRequestDocument
 
 EXAMPLES = """\b
@@ -51,7 +51,7 @@ def command(
     **options: Any,  # noqa: ANN401 - the shared options, as click gives them
 ) -> None:
     """Predict time and memory of a plan of your own; an illegal one gets the rules that it breaks."""
-    with problems_told(as_json=as_json):
+    with problems_told(as_json=as_json, options=OPTIONS):
         document = request_document(request_file, options)
         if isinstance(document, dict):
             _lay_plan_over(document, plan_words)

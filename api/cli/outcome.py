@@ -3,7 +3,7 @@
 import json
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any, Final
@@ -46,6 +46,9 @@ EXIT_CODES: Final = {
 }
 
 
+NO_OPTIONS: Final[Mapping[str, str]] = {}
+
+
 class ProblemError(Exception):
     """A command that cannot go on, and why."""
 
@@ -55,14 +58,17 @@ class ProblemError(Exception):
 
 
 @contextmanager
-def problems_told(*, as_json: bool) -> Iterator[None]:
-    """End the command with the right code where something is wrong inside, and say what; no traceback."""
+def problems_told(*, as_json: bool, options: Mapping[str, str] = NO_OPTIONS) -> Iterator[None]:
+    """End the command with the right code where something is wrong inside, and say what; no traceback.
+
+    ``options`` names the option that fills a field, by the field's JSON pointer.
+    """
     try:
         yield
     except ProblemError as error:
-        _end(error.problem, as_json=as_json)
+        _end(error.problem, as_json=as_json, options=options)
     except InvalidRequest as error:
-        _end(ProblemDocument.of_invalid_request(error), as_json=as_json)
+        _end(ProblemDocument.of_invalid_request(error), as_json=as_json, options=options)
     except SQLAlchemyError as error:
         cause = str(getattr(error, "orig", None) or error).splitlines()[0]
         click.echo(f"meshplan: the database does not answer: {cause}", err=True)
@@ -87,15 +93,15 @@ def write_json(document: Any) -> None:  # noqa: ANN401 - anything that JSON has
     click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def _end(problem: ProblemDocument, *, as_json: bool) -> None:
+def _end(problem: ProblemDocument, *, as_json: bool, options: Mapping[str, str]) -> None:
     if as_json:
         write_json(problem.model_dump(mode="json", exclude_none=True))
     else:
-        _write(problem)
+        _write(problem, options)
     sys.exit(ExitCode.BAD_INPUT)
 
 
-def _write(problem: ProblemDocument) -> None:
+def _write(problem: ProblemDocument, options: Mapping[str, str]) -> None:
     """Write each fault on lines of its own, on standard error."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if not problem.errors:
@@ -103,6 +109,8 @@ def _write(problem: ProblemDocument) -> None:
     for fault in problem.errors:
         where = f"[bold]{escape(fault.pointer)}[/]: " if fault.pointer else ""
         console.print(f"[bold red]{escape(problem.title)}[/]: {where}{escape(fault.detail)}")
+        if fault.pointer in options:
+            console.print(f"  [dim]by option:[/] {escape(options[fault.pointer])}")
         if fault.nearest_legal:
             words = ", ".join(map(_shown, fault.nearest_legal))
             console.print(f"  [dim]nearest legal:[/] {escape(words)}")

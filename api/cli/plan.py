@@ -7,7 +7,7 @@ import click
 from api.cli.answer import answer_and_exit
 from api.cli.documents import validated
 from api.cli.outcome import problems_told
-from api.cli.request_options import add_constraints, request_document, shared_options
+from api.cli.request_options import OPTIONS, add_constraints, request_document, shared_options
 from api.schemas.request import PlanRequestDocument
 
 EXAMPLES = """\b
@@ -60,7 +60,7 @@ def command(
     **options: Any,  # noqa: ANN401 - the shared options, as click gives them
 ) -> None:
     """Find the fastest way to train a model on some machines, with a proof that no plan is faster."""
-    with problems_told(as_json=as_json):
+    with problems_told(as_json=as_json, options=OPTIONS):
         document = request_document(request_file, options)
         add_constraints(document, fix=fix, bound=bound, offload=offload, forbid=forbid, allow=allow)
         answer_and_exit(validated(PlanRequestDocument, document), as_json=as_json)

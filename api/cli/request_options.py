@@ -73,6 +73,18 @@ PLACES: Final[Mapping[str, tuple[str, ...]]] = {
 """The field of the request that an option fills."""
 
 
+OPTIONS: Final[Mapping[str, str]] = {
+    "/model": "--model NAME|CONFIG.json",
+    "/model/preset": "--model NAME|CONFIG.json",
+    "/cluster": "--cluster NAME:DEVICES|CLUSTER.json",
+    "/cluster/preset": "--cluster NAME:DEVICES|CLUSTER.json",
+    "/cluster/num_devices": "--cluster NAME:DEVICES",
+    "/job": "--global-batch N, --sequence N",
+    **{f"/{'/'.join(place)}": f"--{option.replace('_', '-')}" for option, place in PLACES.items()},
+}
+"""The option that fills a field, by the field's JSON pointer."""
+
+
 def shared_options(function: Function) -> Function:
     """Give a command the options that both verbs have."""
     for option in reversed(SHARED_OPTIONS):

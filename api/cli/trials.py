@@ -26,7 +26,11 @@ def command() -> None:
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Write a JSON document and nothing else.")
 def list_command(as_json: bool) -> None:  # noqa: FBT001 - a flag of the command line
-    """List the newest trials."""
+    r"""List the newest trials.
+
+    \b
+    Example: meshplan trials list
+    """
     with problems_told(as_json=as_json), opened_workspace() as workspace:
         records = workspace.trials.recent()
     if as_json:
@@ -44,7 +48,11 @@ def list_command(as_json: bool) -> None:  # noqa: FBT001 - a flag of the command
 @click.argument("trial_id", metavar="ID", type=click.UUID)
 @click.option("--json", "as_json", is_flag=True, help="Write a JSON document and nothing else.")
 def show_command(trial_id: UUID, as_json: bool) -> None:  # noqa: FBT001 - a flag of the command line
-    """Show what a trial measured against what was predicted."""
+    r"""Show what a trial measured against what was predicted.
+
+    \b
+    Example: meshplan trials show 0b8f6c1e-8a55-4f3c-9a3e-0d2f5c7f2b11 --json
+    """
     with problems_told(as_json=as_json):
         with opened_workspace() as workspace:
             record = workspace.trials.get(trial_id)

@@ -1,11 +1,20 @@
 """The machines on the wire: a system by name, or node groups and what joins them."""
 
+import re
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.schemas.document import EXPERIMENTAL, DeviceCount, InputDocument, Latency, Name, Quantity
+from api.schemas.document import (
+    EXPERIMENTAL,
+    DeviceCount,
+    InputDocument,
+    Latency,
+    Name,
+    Quantity,
+    refuse_text,
+)
 from api.schemas.node_group import NodeGroupDocument
 from planner.cluster import Cluster, GroupLink
 from planner.cluster_presets import cluster_from_preset
@@ -46,6 +55,12 @@ class ClusterDocument(InputDocument):
     num_devices: DeviceCount | None = None
     node_groups: Annotated[tuple[NodeGroupDocument, ...], Field(min_length=1)] | None = None
     between_groups: tuple[GroupLinkDocument, ...] = Field(default=(), json_schema_extra=EXPERIMENTAL)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_more_than_a_name(cls, value: object) -> object:
+        """Refuse a name alone, or one with devices as the command line has it, with the object it means."""
+        return refuse_text(value, meant=_named)
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
@@ -102,3 +117,9 @@ class ClusterDocument(InputDocument):
             ),
             between_groups=tuple(link.to_link() for link in self.between_groups),
         )
+
+
+def _named(text: str) -> list[dict[str, object]]:
+    """Return a system with its number of devices: ``h100-sxm:64``."""
+    name, _, devices = text.partition(":")
+    return [{"preset": name, "num_devices": int(devices)}] if re.fullmatch(r"[0-9]{1,8}", devices) else []

@@ -1,6 +1,7 @@
 """What all documents share: strict fields, bounded numbers, each field marked stable or experimental."""
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final
 
@@ -16,6 +17,10 @@ EXPERIMENTAL: Final[dict[str, Any]] = {STABILITY: "experimental"}
 """``json_schema_extra`` of a field that may change from one release to the next."""
 
 
+MAX_TEXT: Final = 200
+"""Characters of any text in a request."""
+
+
 def mark_stability(schema: dict[str, Any]) -> None:
     """Mark every field of a schema as stable that is not marked already."""
     for field in schema.get("properties", {}).values():
@@ -28,7 +33,7 @@ class InputDocument(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
-        str_max_length=200,
+        str_max_length=MAX_TEXT,
         json_schema_extra=mark_stability,
         protected_namespaces=(),
     )
@@ -46,8 +51,25 @@ def _number(value: object) -> object:
     """Refuse what is no number but would pass for one: true is not 1, and "8" is not 8."""
     if isinstance(value, bool | str):
         raise PydanticCustomError(
-            "number_type", "should be a number, not {given}", {"given": json.dumps(value)[:40]}
+            "number_type",
+            "should be a number, not {given}",
+            {"given": json.dumps(value)[:40], "nearest_legal": _numbers_in(value)},
         )
+    return value
+
+
+def _numbers_in(value: bool | str) -> list[int | float]:  # noqa: FBT001 - any value of a field
+    """Return the number that a text says, if it says one."""
+    if isinstance(value, bool) or not re.fullmatch(r"-?\d{1,15}(\.\d{1,15})?", value):
+        return []
+    return [float(value) if "." in value else int(value)]
+
+
+def refuse_text(value: object, *, meant: Callable[[str], Iterable[object]]) -> object:
+    """Refuse a text where an object should stand, with the objects that it may mean."""
+    if isinstance(value, str):
+        nearest = list(meant(value[:MAX_TEXT]))
+        raise PydanticCustomError("object_type", "should be an object", {"nearest_legal": nearest})
     return value
 
 

@@ -16,6 +16,7 @@ from api.schemas.document import (
     TokenCount,
     WholeNumber,
     one_of,
+    refuse_text,
 )
 from planner.errors import InvalidRequest
 from planner.job import (
@@ -28,6 +29,7 @@ from planner.job import (
     Trainable,
     TrainableKind,
 )
+from planner.names import nearest_names
 from planner.optimizers import OPTIMIZER_ALIASES, OPTIMIZERS
 from planner.programs import traits_of
 from planner.workload.layers import Workload
@@ -80,6 +82,14 @@ class TrainableDocument(InputDocument):
     base_dtype: KnownBaseFormat | None = Field(
         default=None, description="How the products under adapters rest in memory; null: as they compute."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_more_than_a_kind(cls, value: object) -> object:
+        """Refuse the kind alone, with the object that has it."""
+        return refuse_text(
+            value, meant=lambda text: [{"kind": str(kind)} for kind in nearest_names(text, TrainableKind)]
+        )
 
     @model_validator(mode="after")
     def _adapters_are_lora(self) -> Self:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.schemas.document import EXPERIMENTAL, InputDocument, LayerCount, Name
+from api.schemas.document import EXPERIMENTAL, InputDocument, LayerCount, Name, refuse_text
 from api.schemas.layers import LayerDocument
 from planner.workload.chain import workload_from_layers
 from planner.workload.chain_rules import at_another_depth
@@ -39,6 +39,12 @@ class ModelDocument(InputDocument):
         default=None, description="A chain of layers in execution order.", json_schema_extra=EXPERIMENTAL
     )
     num_layers: LayerCount | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_more_than_a_name(cls, value: object) -> object:
+        """Refuse a name alone, with the object that has it."""
+        return refuse_text(value, meant=lambda text: [{"preset": text}])
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:

@@ -21,6 +21,15 @@ def test_the_nearest_name_comes_first(name: str, first: str) -> None:
     assert nearest_names(name, KNOWN)[0] == first
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("tp", "tensor_parallel"), ("PP", "pipeline_parallel"), ("mbs", "micro_batch_size")],
+)
+def test_an_abbreviation_means_the_words_it_begins(name: str, meant: str) -> None:
+    known = ("all_to_all_degree", "tensor_parallel", "pipeline_parallel", "micro_batch_size", "mb")
+    assert nearest_names(name, known)[0] == meant
+
+
 def test_where_nothing_is_near_some_are_offered() -> None:
     assert len(nearest_names("zzzzzz", KNOWN)) == 3
     assert nearest_names("", ("only",)) == ("only",)

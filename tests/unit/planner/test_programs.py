@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from planner.errors import InvalidRequest, UnknownName
-from planner.frameworks import FRAMEWORKS
+from planner.frameworks import FAMILIAR, FRAMEWORKS
 from planner.programs import PROGRAMS, traits_of
 
 
@@ -55,3 +55,17 @@ def test_a_framework_that_does_not_compile_says_so() -> None:
         traits_of("nanotron", None, compiled=True)
     assert refused.value.pointer == "/job/compile"
     assert refused.value.nearest_legal == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"), [("FSDP", "pytorch"), ("nemo", "megatron-core"), ("deepspeeed", "deepspeed")]
+)
+def test_what_people_call_a_framework_leads_to_it(name: str, nearest: str) -> None:
+    with pytest.raises(UnknownName) as refused:
+        traits_of(name, None)
+    assert refused.value.nearest_legal[0] == nearest
+
+
+def test_familiar_names_lead_to_frameworks_that_are_known() -> None:
+    assert {name for names in FAMILIAR.values() for name in names} <= FRAMEWORKS.keys()
+    assert not FAMILIAR.keys() & FRAMEWORKS.keys()

@@ -49,6 +49,7 @@ def test_every_command_has_examples(meshplan: Command, name: str) -> None:
             "devices": ("list", "show"),
             "frameworks": ("list", "show"),
             "profiles": ("list", "show", "import", "delete"),
+            "trials": ("list", "show"),
         }.items()
         for command in commands
     ],

@@ -39,3 +39,13 @@ def test_what_goes_wrong_is_told_without_a_traceback(
     assert captured.out == ""
     assert words in captured.err
     assert "Traceback" not in captured.err
+
+
+def test_a_field_at_fault_is_told_with_the_option_that_fills_it(capsys: pytest.CaptureFixture[str]) -> None:
+    options = {"/cluster/num_devices": "--cluster NAME:DEVICES"}
+    with pytest.raises(SystemExit), problems_told(as_json=False, options=options):
+        raise InvalidRequest("is missing", pointer="/cluster/num_devices")
+    assert "by option: --cluster NAME:DEVICES" in capsys.readouterr().err
+    with pytest.raises(SystemExit), problems_told(as_json=False, options=options):
+        raise InvalidRequest("is odd", pointer="/job")
+    assert "by option" not in capsys.readouterr().err
