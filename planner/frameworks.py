@@ -318,8 +318,6 @@ FAMILIAR: Final[Mapping[str, tuple[str, ...]]] = {
     "ddp": ("pytorch",),
     "dtensor": ("pytorch", "torchtitan"),
     "megatron": ("megatron-core", "megatron-bridge", "megatron-deepspeed"),
-    "megatron-lm": ("megatron-core",),
-    "nemo": ("megatron-core", "megatron-bridge"),
     "zero": ("deepspeed", "megatron-deepspeed"),
     "accelerate": ("pytorch", "deepspeed"),
     "huggingface": ("pytorch", "deepspeed"),

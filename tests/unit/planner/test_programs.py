@@ -58,7 +58,7 @@ def test_a_framework_that_does_not_compile_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "nearest"), [("FSDP", "pytorch"), ("nemo", "megatron-core"), ("deepspeeed", "deepspeed")]
+    ("name", "nearest"), [("FSDP", "pytorch"), ("megatron", "megatron-core"), ("deepspeeed", "deepspeed")]
 )
 def test_what_people_call_a_framework_leads_to_it(name: str, nearest: str) -> None:
     with pytest.raises(UnknownName) as refused:
@@ -68,4 +68,4 @@ def test_what_people_call_a_framework_leads_to_it(name: str, nearest: str) -> No
 
 def test_familiar_names_lead_to_frameworks_that_are_known() -> None:
     assert {name for names in FAMILIAR.values() for name in names} <= FRAMEWORKS.keys()
-    assert not FAMILIAR.keys() & FRAMEWORKS.keys()
+    assert not FAMILIAR.keys() & (FRAMEWORKS.keys() | PROGRAMS.keys())
