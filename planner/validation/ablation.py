@@ -45,7 +45,7 @@ def ablations(runs: Sequence[TimedRun], parameters: tuple[Parameter, ...] = PARA
     for parameter in parameters:
         decided = sampled([run for run in runs if run.rests_on(parameter, parameters)], MOST_RUNS)
         is_asked = (
-            parameter.is_fitted and parameter.effect not in WIDTHS and parameter.value != parameter.neutral
+            parameter.is_known and parameter.effect not in WIDTHS and parameter.value != parameter.neutral
         )
         if not decided or not is_asked:
             continue

@@ -105,7 +105,7 @@ def parameters_without(
     known = [
         one
         for one in parameters
-        if one.is_fitted
+        if one.is_known
         and one not in touched
         and any(parameters_of(program, parameters).get(one.effect) == one for program in ran)
     ]

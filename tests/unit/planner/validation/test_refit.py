@@ -80,17 +80,23 @@ def test_what_no_run_shows_forgets_the_source_that_is_left_out() -> None:
     assert values["megatron-bridge", "sink_attention"] == 1.0
 
 
-def test_a_fork_tells_more_than_programs_of_its_kind() -> None:
+def test_what_a_program_is_a_fork_of_tells_more_than_nothing() -> None:
     asked = [
-        Evaluator().outcome(row(framework=framework, source=source, device=device, tp="2", dp="4"))
-        for framework, source, device in (
-            ("Megatron-DeepSpeed", "one", "A100"),
-            ("Megatron-DeepSpeed (Sailor)", "two", "H100"),
-            ("nanotron", "three", "H100"),
-        )
+        Evaluator().outcome(row(framework=f"Megatron-Bridge {release} NeMo Container", source=source))
+        for release, source in (("26.08", "one"), ("26.02", "two"))
     ]
     values = {(one.program, one.effect): one.value for one in parameters_without("one", timed_runs(asked))}
-    assert values["megatron-deepspeed", "launch_seconds"] == values["sailor", "launch_seconds"]
+    assert values["megatron-bridge-graphs", "sink_attention"] == values["megatron-bridge", "sink_attention"]
+    assert values["megatron-bridge", "sink_attention"] > 1.0
+
+
+def test_what_rests_on_no_runs_stays_where_a_source_of_runs_is_left_out() -> None:
+    outcome = Evaluator().outcome(row(framework="Megatron-DeepSpeed", source="one", device="A100"))
+    left = parameters_without("one", timed_runs([outcome]))
+    found = {(one.program, one.effect): one.value for one in left}
+    told = {(one.program, one.effect): one.value for one in PARAMETERS}
+    assert found["megatron-deepspeed", "launch_seconds"] == told["megatron-deepspeed", "launch_seconds"]
+    assert found["megatron-deepspeed", "step_seconds"] == 0.0
 
 
 def test_a_sample_is_spread_over_all_runs() -> None:
