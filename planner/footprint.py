@@ -35,6 +35,8 @@ class Footprint:
     """Reserved over allocated, less one, of tensors that come and go in a steady training loop."""
     pipelined_fragmentation_fraction: float = 0.0
     """The same on top of it in a pipeline: micro-batches free blocks in another order than they took them."""
+    host_factor: float = 1.0
+    """What states take on the host over their own bytes: buffers of their copies, pinned in powers of two."""
     state_error: float = 0.01
     """Relative error of parameters, gradients and optimizer states: padding, and copies unknown here."""
     transient_error: float = 0.04

@@ -40,6 +40,9 @@ FOOTPRINT_EFFECTS: Final[Mapping[str, Effect]] = MappingProxyType(
         "pipelined_fragmentation_fraction": Effect(
             unit="share", meaning="the same on top of it in a pipeline, which frees blocks out of order"
         ),
+        "host_factor": Effect(
+            unit="bytes over those of the states", meaning="what states take on the host, buffers and all"
+        ),
         "state_error": Effect(
             unit="share", meaning="standard deviation of parameters, gradients and optimizer states"
         ),
@@ -51,6 +54,7 @@ WIDTHS: Final = frozenset({"state_error", "transient_error"})
 """Effects that change intervals and no prediction."""
 
 DEEPSPEED: Final = "DeepSpeed's page on memory requirements: 16 bytes per parameter of a shard"
+HOSTS: Final = "775 GB on the host of 33 billion parameters, of 750 to 800 (deepspeedai/DeepSpeed issue 3448)"
 REPORTS: Final = "reports of devices that ran out of memory with 2 to 6 GiB reserved and unallocated"
 
 
@@ -112,6 +116,7 @@ FOOTPRINTS: Final[tuple[FootprintParameter, ...]] = (
     *_of("deepspeed", DEEPSPEED, upcast_gradient_bytes=4),
     *_of("deepspeed", SAILOR, buffer_bytes=DEEPSPEED_BUFFER_BYTES),
     *_of("deepspeed", GUESS, state_error=0.05, transient_error=0.15),
+    *_of("deepspeed", HOSTS, host_factor=1.19),
     # CUDA queues 1,024 launches, those of some 26 eager layers of 40. Peaks are what its log prints as
     # reserved, so fragments count: fitted so that one run in twenty needs 5 % more than predicted.
     *_of(

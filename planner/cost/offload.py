@@ -108,10 +108,13 @@ class HostCosts:
                 optimizer=part.states.optimizer * (1 - shares.optimizer),
             ),
             staged_bytes=self._staged(parameters, part, sharding=sharding, shares=shares),
-            host_bytes=parameters
-            + shares.gradients * part.states.gradients
-            + shares.optimizer * part.states.optimizer
-            + self._gradients_to_update(held, shares),
+            host_bytes=self.framework.footprint.host_factor
+            * (
+                parameters
+                + shares.gradients * part.states.gradients
+                + shares.optimizer * part.states.optimizer
+                + self._gradients_to_update(held, shares)
+            ),
             host_saved_bytes=kept,
         )
 

@@ -40,6 +40,14 @@ END_LAYERS: Final = 2
 """Embedding and head, which frameworks count as a layer each where the split then comes out even."""
 
 
+OFFLOADED: Final[Mapping[str, tuple[str, ...]]] = {
+    "full": ("optimizer", "parameters"),
+    "optimizer": ("optimizer",),
+    "parameters": ("parameters",),
+    "gradients": ("gradients",),
+    "activations": ("activations",),
+}
+"""What runs keep on the host, as rows say it. DeepSpeed's gradients follow its optimizer."""
 MODULES: Final[Mapping[str, Module]] = {
     "core_attn": Module.CORE_ATTENTION,
     "layernorm": Module.NORM,
@@ -65,7 +73,6 @@ class Question:
 def question_of(row: Row) -> Question:
     """Return what a row asks; UnusableRow with the fact that it lacks, or that cannot be priced yet."""
     reader = Reader(row=row)
-    _refuse_unpriced(row)
     workload = workload_of(reader)
     cluster = cluster_of(reader)
     software = software_of(reader)
@@ -107,6 +114,7 @@ def plan_of(reader: Reader, software: Software, request: PlanRequest) -> ShortPl
         recompute=_recompute(reader),
         schedule=_schedule(reader, virtual_stages=virtual_stages, stages=pipeline),
         layers_per_stage=_uneven_layers(reader, software, request, chunks=pipeline * virtual_stages),
+        offload=_offload(reader.row),
         extra=_expert_tensor_parallel(reader),
     )
 
@@ -117,9 +125,15 @@ def _expert_tensor_parallel(reader: Reader) -> dict[str, int]:
     return {"expert_tensor_parallel": int(said.group(1))} if said else {}
 
 
-def _refuse_unpriced(row: Row) -> None:
-    if row.text("offload").lower() not in {"", "none"}:
-        raise UnusableRow("offload is not priced yet")
+def _offload(row: Row) -> Mapping[str, float]:
+    """Return what rests on the host, by words as ``optimizer+parameters``; states where it is ``full``."""
+    text = row.text("offload").lower()
+    if text in {"", "none"}:
+        return {}
+    words = [OFFLOADED.get(word.strip()) for word in text.split("+")]
+    if not all(words):
+        raise UnusableRow(f"offload {text} is not known")
+    return {name: 1.0 for word in words for name in word or ()}
 
 
 def _schedule(reader: Reader, *, virtual_stages: int, stages: int) -> Schedule | None:

@@ -77,6 +77,13 @@ def test_what_ran_out_of_memory_does_not_fit(case: Mapping[str, Any]) -> None:
         assert fullest.breakdown_bytes.activations > fullest.capacity_bytes
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if "host_bytes" in case], ids=named)
+def test_hosts_need_what_was_measured(case: Mapping[str, Any]) -> None:
+    (host,) = predicted(case["request"]).host
+    low, high = case["host_bytes"]
+    assert low <= host.memory_bytes <= high
+
+
 @pytest.mark.parametrize("case", those("at_risk"), ids=named)
 def test_what_ran_out_of_memory_by_little_is_warned_of(case: Mapping[str, Any]) -> None:
     result = evaluated(case["request"])

@@ -1,3 +1,5 @@
+from collections.abc import Mapping
+
 import pytest
 
 from planner.framework import FULL_RECOMPUTE, NO_RECOMPUTE, SELECTIVE_RECOMPUTE
@@ -112,7 +114,7 @@ def test_a_framework_that_spreads_layers_itself_is_left_to() -> None:
         ({"dp": "2"}, "gpus is not tp x pp x cp x dp"),
         ({"recompute": "selective: dance"}, "recomputation selective: dance is not priced yet"),
         ({"recompute": "full, 5 layers"}, "recomputation full, 5 layers is not priced yet"),
-        ({"offload": "full"}, "offload is not priced yet"),
+        ({"offload": "attic"}, "offload attic is not known"),
         ({"notes": "schedule=dance; made up", "pp": "2", "dp": ""}, "schedule dance is not known"),
         ({"notes": "schedule=zbv; made up", "pp": "2", "seq_len": ""}, "no seq_len"),
     ],
@@ -154,3 +156,16 @@ def test_experts_are_spread_as_the_row_says() -> None:
 def test_notes_say_how_many_ranks_share_an_expert() -> None:
     assert question_of(row(notes="published aggregate; ETP=4")).plan.extra == {"expert_tensor_parallel": 4}
     assert question_of(row()).plan.extra == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "on_host"),
+    [
+        ("none", {}),
+        ("full", {"optimizer": 1.0, "parameters": 1.0}),
+        ("optimizer+activations", {"optimizer": 1.0, "activations": 1.0}),
+    ],
+)
+def test_a_row_keeps_on_the_host_what_it_says(said: str, on_host: Mapping[str, float]) -> None:
+    question = question_of(row(framework="DeepSpeed", tp="1", dp="8", mbs="1", seq_parallel="", offload=said))
+    assert question.plan.offload == on_host
