@@ -16,7 +16,7 @@ from planner.legality import Setting, divisors
 from planner.plan import Alternative, Prediction
 from planner.played_plan import play
 from planner.prediction import predict
-from planner.search.best_first import Candidate, SearchOutcome, SideSearch, search
+from planner.search.best_first import Candidate, SearchOutcome, SideSearch, search, simplest
 from planner.search.ranking import layout_rank, num_techniques
 from planner.search.space import Space
 from planner.strategy import Layout, RecomputeMode, TrainingPlan, ZeroStage
@@ -137,9 +137,10 @@ class _Listed:
     def extend(self, others: Iterable[_Other], *, most: int | None = None) -> None:
         """Add plans that are not known yet, up to so many."""
         end = None if most is None else len(self.others) + most
-        for other in others:
+        for found in others:
             if end is not None and len(self.others) >= end:
                 return
+            other = replace(found, candidate=simplest(found.candidate))
             plan = self._plan(other)
             if plan not in self.known:
                 self.known.append(plan)

@@ -27,6 +27,7 @@ from planner.workload.weights import weight_products
 NONE: Final = Recompute()
 ROUTED: Final = frozenset({Module.MOE, Module.MOE_ACTIVATION})
 """What layers run differently when experts are spread differently."""
+NO_TRAFFIC: Final = Traffic(shares=(), update_ns=0)
 ROUNDING_NS: Final = 2
 """Most by which rounding a layer's passes one by one exceeds rounding sums of them."""
 
@@ -259,23 +260,53 @@ class Floors:
         on the first, that bounds the step by the whole chain; the first stage's updates come on top where
         all layers have equal ones.
         """
-        stages, model = mesh.pipeline_parallel, self.model
         traffic = self._replicas.of(mesh, sharding)
         work = self.family(mesh).work(modes, count, traffic)
+        updates = self.model.setting.num_layers * traffic[0].update_ns if len(traffic) == 1 else 0
+        return self._spread_ns(mesh, work, places, micro_batches, mesh.pipeline_parallel, updates)
+
+    def least_step_ns(
+        self,
+        like: Mesh,
+        places: NDArray[np.intp],
+        micro_batches: NDArray[np.int64],
+        stages: NDArray[np.int64],
+        *,
+        count: int,
+    ) -> Floats:
+        """Return step times that no plan undercuts on meshes of so many stages whose layers are cut alike.
+
+        However replicas are kept equal, and with nothing recomputed; see `step_ns`.
+        """
+        alone = dict.fromkeys(self._counts, NO_TRAFFIC)
+        work = self.family(like).work((NONE,), count, alone)
+        return self._spread_ns(like, work, places, micro_batches, stages, 0)
+
+    def _spread_ns(
+        self,
+        mesh: Mesh,
+        work: Work,
+        places: NDArray[np.intp],
+        micro_batches: NDArray[np.int64],
+        stages: int | NDArray[np.int64],
+        updates: int,
+    ) -> Floats:
+        """Return the bound of all stages' work, and of the first one's updates."""
         layers, least, first, last = (
             ns[places] for ns in (work.layers_ns, work.least_ns, work.first_ns, work.last_ns)
         )
-        updates = model.setting.num_layers * traffic[0].update_ns if len(traffic) == 1 else 0
-        if stages == 1:
+        if mesh.pipeline_parallel == 1:
             return np.asarray(np.floor(updates + micro_batches * (layers + first + last)))
-        between, split = 2 * model.between_passes(mesh).nanoseconds, model.setting.framework.splits_backward
+        framework = self.model.setting.framework
+        between = 2 * self.model.between_passes(mesh).nanoseconds
         # Gradients of weights that are passes of their own are not waited for.
-        fill = 0 if split else (stages - 1) * (first + stages / 2 * between + (stages - 2) / 2 * least)
+        fill = np.asarray((stages - 1) * (first + stages / 2 * between + (stages - 2) / 2 * least))
+        fill = fill * (not framework.splits_backward)
         # With this weight a layer of the first stage, updated and all, counts as much as one of any other.
         passes = micro_batches * layers
         weight = np.maximum((passes - updates * (stages - 1)) / (passes + updates), 0.0)
         others = stages - 1 + weight
         # Where chunks are folded the last one is on the first stage as well.
-        folds = any(name.folds for name in model.setting.framework.schedules)
+        folds = any(name.folds for name in framework.schedules)
         fixed = micro_batches * (weight * first + (weight if folds else 1) * last + others * between)
         return np.asarray(np.floor((passes + fixed + fill) / others))

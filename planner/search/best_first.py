@@ -1,7 +1,8 @@
 """Best first over layouts: whatever has the lowest bound is looked at next, until bounds meet the best.
 
 Nodes are opened only when no cheaper one is left: a family of meshes (bound: layers without experts), a mesh
-(bound: the floors of its variants in batch, sharding and recomputation), a variant (bound: all its costs, any
+(bound: its layers and the fill of its pipeline, then the floors of its variants in batch, sharding and
+recomputation), a variant (bound: all its costs, any
 schedule), a layout (bound: its schedule's paths), which the master program solves.
 """
 
@@ -23,7 +24,7 @@ from planner.search.bounds import apart_bound_ns, lower_bound_ns, rules_out, spr
 from planner.search.evening import evened
 from planner.search.fewer_devices import fewer_degrees
 from planner.search.master import Excluded, Solution, solve
-from planner.search.mesh_floors import FamilyNode, MeshFloor, floors_of, sizes_of
+from planner.search.mesh_floors import FamilyNode, MeshFloor, MeshNode, floors_of, sizes_of
 from planner.search.meshes import by_mesh, can_split_freely, scheduled, schedules, space_size
 from planner.search.offloading import (
     Chain,
@@ -32,8 +33,9 @@ from planner.search.offloading import (
     most_on_host,
     within_hosts,
 )
-from planner.search.point_master import solve_evenly
+from planner.search.point_master import simplest_evenly, solve_evenly
 from planner.search.ranking import layout_rank, scheme_rank
+from planner.search.rows import PathRows
 from planner.search.solver import WorkLimits
 from planner.search.space import WHOLE, Space
 from planner.search.span_master import solve_in_order
@@ -45,12 +47,16 @@ from planner.units import Seconds
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """A layout that was solved: its best assignment and what that takes."""
+    """A layout that was solved: its best assignment and what that takes.
+
+    ``paths`` are known ones of the problem, where a simpler assignment may be as fast.
+    """
 
     layout: Layout
     problem: PipelineProblem
     assignment: Assignment
     makespan_ns: int
+    paths: PathRows | None = field(default=None, compare=False, repr=False)
 
     @property
     def rank(self) -> tuple[object, ...]:
@@ -133,7 +139,7 @@ class _Variant:
 class _Node:
     bound_ns: int
     number: int
-    content: MeshFloor | _Variant = field(compare=False)
+    content: MeshNode | MeshFloor | _Variant = field(compare=False)
 
 
 class _Search:
@@ -167,8 +173,8 @@ class _Search:
             bound = min((self._lowest_ns(), *self._apart_ns, *self._unseen_ns()))
             self.outcome.lower_bound_ns = max(self.outcome.lower_bound_ns, bound)
             if self._prices_next():
-                for floor in self._floors.of(self._families.pop()):
-                    self._push_mesh(floor)
+                for mesh in self._floors.of(self._families.pop()):
+                    self._push(mesh.bound_ns, mesh)
             else:
                 self._open_node(heapq.heappop(self._open))
             if report is not None:
@@ -264,6 +270,9 @@ class _Search:
     def _conclude(self) -> None:
         """Say how the search ended: with everything ruled out, or with what is left as the bound."""
         best = self.outcome.best
+        if best is not None:
+            limits = WorkLimits(wall_clock_seconds=self._deadline - time.monotonic())
+            best = self.outcome.best = simplest(best, limits=limits)
         if best is not None and can_split_freely(self._space.setting.framework):
             split = evened(best.problem, best.assignment, makespan_ns=best.makespan_ns)
             best = self.outcome.best = replace(best, assignment=split)
@@ -275,7 +284,7 @@ class _Search:
             left.append(best.makespan_ns)
         self.outcome.lower_bound_ns = min(left, default=self.outcome.lower_bound_ns)
 
-    def _push(self, bound_ns: int, content: MeshFloor | _Variant) -> None:
+    def _push(self, bound_ns: int, content: MeshNode | MeshFloor | _Variant) -> None:
         if self._is_settled(bound_ns):
             return
         node = _Node(bound_ns, next(self._numbers), content)
@@ -287,6 +296,8 @@ class _Search:
 
     def _open_node(self, node: _Node) -> None:
         match node.content:
+            case MeshNode() as mesh:
+                self._push_mesh(self._floors.floor(mesh))
             case MeshFloor() as floor:
                 _, batch, chain = floor.variants.pop()
                 self._open_chain(node.bound_ns, floor, batch, chain)
@@ -402,7 +413,8 @@ class _Search:
         solved = self._solved(leaf.layout, leaf.problem, cutoff, limits)
         self.outcome.solved += leaf.tries == 0
         if isinstance(solved, Solution) and len(leaf.chain) > 1:
-            found = first_that_fits(self._model, leaf.layout, leaf.chain, solved.assignment)
+            assignment = _simplest(leaf.problem, solved, limits=limits)
+            found = first_that_fits(self._model, leaf.layout, leaf.chain, assignment)
             if found is not None:
                 self._keep(*found)
             self._open_halves(leaf, solved.lower_bound_ns)
@@ -446,6 +458,7 @@ class _Search:
             problem=problem,
             assignment=solution.assignment,
             makespan_ns=solution.makespan_ns,
+            paths=solution.paths,
         )
         best = self.outcome.best
         if best is None or candidate.rank < best.rank:
@@ -456,6 +469,23 @@ class _Search:
 
 def _bounds(*nodes: Sequence[_Node] | Sequence[FamilyNode]) -> list[int]:
     return [node.bound_ns for some in nodes for node in some]
+
+
+def simplest(candidate: Candidate, *, limits: WorkLimits | None = None) -> Candidate:
+    """Return the simplest plan of a candidate's layout that is as fast: what solved it may have left one."""
+    solution = Solution(
+        assignment=candidate.assignment,
+        makespan_ns=candidate.makespan_ns,
+        lower_bound_ns=candidate.makespan_ns,
+        paths=candidate.paths,
+    )
+    return replace(candidate, assignment=_simplest(candidate.problem, solution, limits=limits), paths=None)
+
+
+def _simplest(problem: PipelineProblem, solution: Solution, *, limits: WorkLimits | None) -> Assignment:
+    if solution.paths is None:
+        return solution.assignment
+    return simplest_evenly(problem, solution, limits=limits)
 
 
 def _solver(problem: PipelineProblem) -> "_Solver":

@@ -90,18 +90,16 @@ def rules_out(problem: PipelineProblem, within_ns: int) -> bool:
     if not problem.is_uniform:
         return _rules_out_in_order(problem, within_ns)
     capacity = most_layers(problem)
-    if capacity is None:
-        return True
-    return _box_within(problem, within_ns, capacity) is None
+    return capacity is None or stage_ranges(problem, within_ns, capacity) is None
 
 
 def may_exceed(problem: PipelineProblem, within_ns: int, capacity: Sequence[int]) -> bool:
     """Whether stages may hold more layers than some numbers in an assignment of at most ``within_ns``."""
-    box = _box_within(problem, within_ns, [problem.num_layers] * problem.shape.num_stages)
+    box = stage_ranges(problem, within_ns, [problem.num_layers] * problem.shape.num_stages)
     return box is not None and bool((box.high > np.array(capacity, dtype=np.int64)).any())
 
 
-def _box_within(problem: PipelineProblem, within_ns: int, capacity: Sequence[int]) -> Box | None:
+def stage_ranges(problem: PipelineProblem, within_ns: int, capacity: Sequence[int]) -> Box | None:
     """Return the layers that each stage may hold within a time and a capacity, None where there is no way."""
     facts = _facts(problem)
     rows = _through_rows(problem, facts)

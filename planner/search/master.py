@@ -8,7 +8,7 @@ the layout is faster.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs
 from planner.cost.steady import play_step
@@ -18,7 +18,7 @@ from planner.search.capacity import most_layers
 from planner.search.hosts import fits_hosts
 from planner.search.incumbent import Incumbent, assignment_of
 from planner.search.program import Answer, Program
-from planner.search.rows import first_rows, joined, replayed_row
+from planner.search.rows import PathRows, first_rows, joined, replayed_row
 from planner.search.solver import WorkLimits
 from planner.search.stage import Way, Ways
 
@@ -31,11 +31,15 @@ SIMPLER = 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Solution:
-    """The fastest assignment found for a layout; proven when the bound is its makespan."""
+    """The fastest assignment found for a layout; proven when the bound is its makespan.
+
+    ``paths`` are those that were learnt on the way, where a simpler one may be asked for later.
+    """
 
     assignment: Assignment
     makespan_ns: int
     lower_bound_ns: int
+    paths: PathRows | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_proven(self) -> bool:

@@ -3,7 +3,7 @@
 Meshes whose layers are cut alike are timed together, and only for micro-batches that may fit the memory.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +22,7 @@ from planner.strategy import Batch, Mesh, Sharding
 
 Whole = NDArray[np.int64]
 SHARED: Final = "mesh floors"
+PER_BATCH: Final = ("places", "micro_batches")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +46,26 @@ class MeshFloor:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _Held:
-    """The batches of a mesh, and which of them may fit the memory, [chain, batch]."""
+class HeldMesh:
+    """A mesh with those of its batches that may fit the memory, and by which chain: [chain, batch].
+
+    ``places`` are those of the micro-batch sizes among all of interest.
+    """
 
     batched: BatchedMesh
-    sizes: Whole
+    batches: tuple[Batch, ...]
+    places: NDArray[np.intp]
     micro_batches: Whole
     fits: NDArray[np.bool_]
 
-    @property
-    def largest(self) -> int:
-        """The largest micro-batch that may fit; 0 where none does."""
-        return int(self.sizes[self.fits.any(axis=0)].max(initial=0))
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class MeshNode:
+    """A mesh, and a step time that no plan on it undercuts; its family is timed for so many sizes."""
+
+    bound_ns: int
+    held: HeldMesh
+    num_sizes: int
 
 
 def floors_of(meshes: Sequence[BatchedMesh], model: CostModel) -> "MeshFloors":
@@ -102,43 +111,62 @@ class MeshFloors:
         left = self._schemes.left(ways, len(self._sizes))
         return int(min(map(self._floors.least_ns_per_sample, left)) * samples / shares)
 
-    def of(self, node: FamilyNode) -> Iterator[MeshFloor]:
-        """Yield the floors of a family's meshes, of those alone that may fit the memory."""
-        held = [self._held(batched) for batched in node.family]
-        largest = max((fits.largest for fits in held), default=0)
-        count = int(np.searchsorted(self._sizes, largest, side="right"))
-        for fits in held:
-            if fits.largest:
-                yield self._floor(fits, count)
+    def of(self, node: FamilyNode) -> list[MeshNode]:
+        """Return a family's meshes, those alone that may fit the memory, by what their layers take."""
+        held = [found for found in map(self._held, node.family) if found is not None]
+        if not held:
+            return []
+        count = max(int(own.places.max()) for own in held) + 1
+        places, micro_batches = (np.concatenate([getattr(own, name) for own in held]) for name in PER_BATCH)
+        sizes = [len(own.batches) for own in held]
+        stages = np.repeat([own.batched.mesh.pipeline_parallel for own in held], sizes)
+        each = [
+            self._floors.least_step_ns(way, places, micro_batches, stages, count=count)
+            for way in self._schemes.left(held[0].batched.ways, count)
+        ]
+        starts = np.cumsum([0, *sizes[:-1]])
+        bounds = np.minimum.reduceat(np.min(each, axis=0), starts).tolist()
+        return [
+            MeshNode(bound_ns=int(bound), held=own, num_sizes=count)
+            for own, bound in zip(held, bounds, strict=True)
+        ]
 
-    def _held(self, batched: BatchedMesh) -> _Held:
-        batches = batched.batches
-        sizes = np.array([batch.micro_batch_size for batch in batches], dtype=np.int64)
-        micro_batches = np.array([batch.num_micro_batches for batch in batches], dtype=np.int64)
+    def _held(self, batched: BatchedMesh) -> HeldMesh | None:
+        """Return a mesh with the batches that may fit, None where none does."""
         # The last way of a chain leaves most room.
         last = [chain[-1] for chain in batched.chains]
-        fits = np.zeros((len(last), len(batches)), dtype=np.bool_)
-        if self.memory.may_hold_states(batched.mesh, {(way.sharding, way.on_host): None for way in last}):
-            ways = [(way.sharding, way.on_host, way.ways) for way in last]
-            fits = self.memory.holds(batched.mesh, ways, sizes, micro_batches)
-        return _Held(batched=batched, sizes=sizes, micro_batches=micro_batches, fits=fits)
+        if not self.memory.may_hold_states(batched.mesh, {(way.sharding, way.on_host): None for way in last}):
+            return None
+        sizes = np.array([batch.micro_batch_size for batch in batched.batches], dtype=np.int64)
+        micro_batches = np.array([batch.num_micro_batches for batch in batched.batches], dtype=np.int64)
+        ways = [(way.sharding, way.on_host, way.ways) for way in last]
+        fits = self.memory.holds(batched.mesh, ways, sizes, micro_batches)
+        left = np.flatnonzero(fits.any(axis=0))
+        if not len(left):
+            return None
+        return HeldMesh(
+            batched=batched,
+            batches=tuple(batched.batches[number] for number in left.tolist()),
+            places=np.searchsorted(self._sizes, sizes[left]),
+            micro_batches=micro_batches[left],
+            fits=fits[:, left],
+        )
 
-    def _floor(self, held: _Held, count: int) -> MeshFloor:
-        """Return the floors of a mesh whose family is timed for the first ``count`` sizes."""
-        ways, batches = held.batched.ways, held.batched.batches
+    def floor(self, node: MeshNode) -> MeshFloor:
+        """Return the floors of a mesh: of every batch and chain that may fit."""
+        held, count = node.held, node.num_sizes
+        ways, batch = held.batched.ways, (held.places, held.micro_batches)
         left = self._schemes.left(ways, count)
-        places = np.flatnonzero(held.fits.any(axis=0))
-        batch = (np.searchsorted(self._sizes, held.sizes[places]), held.micro_batches[places])
         known: dict[tuple[Sharding, Modes], list[float]] = {}
         found: list[tuple[int, Batch, Chain]] = []
-        for chain, fits in zip(held.batched.chains, held.fits[:, places].tolist(), strict=True):
+        for chain, fits in zip(held.batched.chains, held.fits.tolist(), strict=True):
             # Nothing on the host makes a plan quicker.
             key = (chain[0].sharding, tuple(dict.fromkeys(chain[0].recompute)))
             if any(fits) and key not in known:
                 each = [self._floors.step_ns(mesh, *key, *batch, count=count) for mesh in left]
                 known[key] = np.min(each, axis=0).tolist()
-            steps = zip(fits, known.get(key, ()), places.tolist(), strict=False)
-            found += [(int(step), batches[place], chain) for fit, step, place in steps if fit]
+            steps = zip(fits, known.get(key, ()), held.batches, strict=False)
+            found += [(int(step), own, chain) for fit, step, own in steps if fit]
         found.sort(key=lambda variant: variant[0], reverse=True)
         return MeshFloor(mesh=ways[0], ways=ways if len(ways) > 1 else (), variants=found)
 

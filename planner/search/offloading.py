@@ -121,6 +121,8 @@ class Offloading:
 
 def within_hosts(model: CostModel, like: Layout, chain: Chain) -> Chain:
     """Return those ways of a chain whose states all hosts together can take: later ones leave more there."""
+    if not any(way.on_host.is_any for way in chain):
+        return chain
     while chain and model.problem(replace(like, on_host=chain[-1].on_host)).hosts_overflow:
         chain = chain[:-1]
     return chain

@@ -12,15 +12,16 @@ from typing import Final
 import numpy as np
 
 from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs
-from planner.cost.steady import play_step
+from planner.cost.steady import StepPath, play_step
 from planner.search.bounds import lower_bound_ns
 from planner.search.hosts import fits_hosts
 from planner.search.master import Excluded, Solution
 from planner.search.paths import stage_paths
-from planner.search.point_program import PointProgram, point_lengths
+from planner.search.point_choices import Choices, all_choices, narrowed, point_lengths, with_path
+from planner.search.point_program import PointProgram
 from planner.search.rows import Integers, PathRows, joined, path_rows, replayed_row
 from planner.search.solver import WorkLimits
-from planner.search.stage_points import StagePoint, StagePoints
+from planner.search.stage_points import StagePoint
 
 LONGEST_STEP_NS: Final = 1 << 60
 """No step is looked for beyond 36 years."""
@@ -35,98 +36,91 @@ def solve_evenly(
 ) -> Solution | Excluded:
     """Return the fastest assignment whose stages spread their layers evenly over their chunks.
 
-    Or that none takes at most ``cutoff_ns``. ``limits`` may end it before the proof.
+    Or that none takes at most ``cutoff_ns``. ``limits`` may end it before the proof. Of equally fast ones it
+    is any: see `simplest_evenly`.
     """
     bound = lower_bound_ns(problem)
-    points = StagePoints(problem)
-    if bound is None or _cannot_hold(problem, points):
+    if bound is None:
         return Excluded(lower_bound_ns=None)
     if cutoff_ns is not None and bound > cutoff_ns:
         return Excluded(lower_bound_ns=bound)
-    return _Rounds(problem, points, bound, limits or WorkLimits()).run(cutoff_ns)
+    limit = LONGEST_STEP_NS if cutoff_ns is None else cutoff_ns
+    rows = _known_rows(problem)
+    choices = all_choices(problem, rows, limit)
+    if choices is None:
+        return Excluded(lower_bound_ns=None if cutoff_ns is None else max(bound, cutoff_ns + 1))
+    return _Rounds(problem, choices, rows, bound, limits or WorkLimits()).run(limit)
 
 
-def _cannot_hold(problem: PipelineProblem, points: StagePoints) -> bool:
+def simplest_evenly(
+    problem: PipelineProblem, solution: Solution, *, limits: WorkLimits | None = None
+) -> Assignment:
+    """Return the simplest assignment as fast as a solution: asked for and played until one is.
+
+    That of fewest techniques, then the most even one. ``limits`` may end it before, with the solution's own.
+    """
+    limits = limits or WorkLimits()
+    deadline = time.monotonic() + limits.wall_clock_seconds
+    rows, within = solution.paths or _known_rows(problem), solution.makespan_ns
+    choices = all_choices(problem, rows, within)
+    for _ in range(SIMPLER):
+        if choices is None or all(len(own.points) == 1 for own in choices):
+            break
+        program = PointProgram(problem, choices, rows, at_least_ns=within, within_ns=within)
+        answer = program.simplest(replace(limits, wall_clock_seconds=deadline - time.monotonic()))
+        if answer.chosen is None or not answer.finished:
+            break
+        played, row = _played(problem, answer.chosen)
+        assignment = _assignment(problem, answer.chosen)
+        if played.makespan_ns == within and fits_hosts(problem, assignment):
+            return assignment
+        rows = joined(rows, row)
+        choices = narrowed(with_path(choices, problem, row), problem, rows, within)
+    return solution.assignment
+
+
+def _known_rows(problem: PipelineProblem) -> PathRows:
     stages = range(problem.shape.num_stages)
-    most = [points.most(stage) for stage in stages]
-    return any(most[stage] < points.fewest(stage) for stage in stages) or sum(most) < problem.num_layers
+    return path_rows(problem, [path for stage in stages for path in stage_paths(problem, stage)])
 
 
 class _Rounds:
     """The rounds of one layout: known paths, the best replayed plan, the proven bound."""
 
     def __init__(
-        self, problem: PipelineProblem, points: StagePoints, bound_ns: int, limits: WorkLimits
+        self,
+        problem: PipelineProblem,
+        choices: Choices,
+        rows: PathRows,
+        bound_ns: int,
+        limits: WorkLimits,
     ) -> None:
-        self._problem, self._points, self._limits = problem, points, limits
+        self._problem, self._choices, self._rows, self._limits = problem, choices, rows, limits
         self._deadline = time.monotonic() + limits.wall_clock_seconds
         self._bound_ns = bound_ns
         self._best: tuple[StagePoint, ...] | None = None
         self._best_ns = 0
-        self._known_lengths: dict[tuple[int, StagePoint], Integers] = {}
-        stages = range(problem.shape.num_stages)
-        self._rows: PathRows = path_rows(
-            problem, [path for stage in stages for path in stage_paths(problem, stage)]
-        )
 
-    def run(self, cutoff_ns: int | None) -> Solution | Excluded:
-        if cutoff_ns is not None and self._choices(cutoff_ns) is None:
-            return Excluded(lower_bound_ns=max(self._bound_ns, cutoff_ns + 1))
+    def run(self, limit_ns: int) -> Solution | Excluded:
+        """Return the best plan within a time, for which the choices are good."""
         self._start()
         while True:
-            within = self._within(cutoff_ns)
-            choices = self._choices(within)
+            within = limit_ns if self._best is None else min(limit_ns, self._best_ns - 1)
+            choices = narrowed(self._choices, self._problem, self._rows, within)
             if self._bound_ns > within or choices is None:
-                if self._best is not None:
-                    self._simplify(self._best)
-                return self._conclude(max(self._bound_ns, within + 1), cutoff_ns)
-            program = self._program(choices, within)
-            answer = program.least_time(self._limits_left())
+                return self._conclude(max(self._bound_ns, within + 1), limit_ns)
+            self._choices = choices
+            program = PointProgram(
+                self._problem, choices, self._rows, at_least_ns=self._bound_ns, within_ns=within
+            )
+            left = replace(self._limits, wall_clock_seconds=self._deadline - time.monotonic())
+            answer = program.least_time(left)
             self._bound_ns = max(self._bound_ns, answer.bound_ns)
             if answer.chosen is not None:
                 self._play(answer.chosen)
                 self._descend(answer.chosen)
             if not answer.finished:
-                return self._conclude(self._bound_ns, cutoff_ns)
-
-    def _program(self, choices: list[list[StagePoint]], within_ns: int) -> PointProgram:
-        return PointProgram(
-            self._problem, choices, self._rows, at_least_ns=self._bound_ns, within_ns=within_ns
-        )
-
-    def _limits_left(self) -> WorkLimits:
-        return replace(self._limits, wall_clock_seconds=self._deadline - time.monotonic())
-
-    def _simplify(self, best: tuple[StagePoint, ...]) -> None:
-        """Replace the best plan by the simplest that is as fast: asked for and played until it is."""
-        for _ in range(SIMPLER):
-            choices = self._choices(self._best_ns)
-            assert choices is not None
-            if all(len(own) == 1 for own in choices):
-                return
-            program = self._program(choices, self._best_ns)
-            program.hint(best)
-            answer = program.simplest(self._limits_left())
-            if answer.chosen is None or not answer.finished:
-                return
-            if self._play(answer.chosen) == self._best_ns:
-                self._best = answer.chosen
-                return
-
-    def _within(self, cutoff_ns: int | None) -> int:
-        """Return the longest step that is still of interest: shorter than the best, up to the cutoff."""
-        limit = LONGEST_STEP_NS if cutoff_ns is None else cutoff_ns
-        return limit if self._best is None else min(limit, self._best_ns - 1)
-
-    def _choices(self, within_ns: int) -> list[list[StagePoint]] | None:
-        """Return the points of each stage that leave a step within a limit, None where a stage has none."""
-        stages = range(self._problem.shape.num_stages)
-        ranges = [(self._points.fewest(stage), self._points.most(stage)) for stage in stages]
-        choices = [
-            [point for n in range(low, high + 1) for point in self._points.of(stage, n)]
-            for stage, (low, high) in enumerate(ranges)
-        ]
-        return _narrowed(self._problem, choices, self._rows, within_ns)
+                return self._conclude(self._bound_ns, limit_ns)
 
     def _start(self) -> None:
         """Find a good plan by hand: layers dealt to the lightest stage, then moved while that helps."""
@@ -146,16 +140,17 @@ class _Rounds:
             self._play(chosen)
 
     def _dealt(self) -> tuple[StagePoint, ...] | None:
-        stages = range(self._problem.shape.num_stages)
-        counts = [self._points.fewest(stage) for stage in stages]
-        most = [self._points.most(stage) for stage in stages]
+        counts = [int(own.layers.min()) for own in self._choices]
+        most = [int(own.layers.max()) for own in self._choices]
         for _ in range(self._problem.num_layers - sum(counts)):
-            open_stages = [stage for stage in stages if counts[stage] < most[stage]]
+            open_stages = [stage for stage, count in enumerate(counts) if count < most[stage]]
             if not open_stages:
                 return None
             lightest = min(open_stages, key=lambda stage: (self._work_ns(stage, counts[stage]), -stage))
             counts[lightest] += 1
-        return tuple(self._quickest(stage, counts[stage]) for stage in stages)
+        dealt = [own.quickest.get(count) for own, count in zip(self._choices, counts, strict=True)]
+        found = tuple(point for point in dealt if point is not None)
+        return found if len(found) == len(dealt) else None
 
     def _work_ns(self, stage: int, num_layers: int) -> int:
         option = self._problem.options[0]
@@ -164,100 +159,72 @@ class _Rounds:
         fixed = sum(part.forward_ns + part.backward_ns for part in parts)
         return fixed + num_layers * (option.forward_ns + option.backward_ns)
 
-    def _quickest(self, stage: int, num_layers: int) -> StagePoint:
-        return min(self._points.of(stage, num_layers), key=lambda point: point.techniques)
-
     def _moved(self, chosen: Sequence[StagePoint]) -> tuple[StagePoint, ...] | None:
         """Return the neighbour, one layer moved between stages, whose longest known path is shortest."""
         lengths = [self._lengths(stage, point) for stage, point in enumerate(chosen)]
         whole = self._rows.constant_ns + np.sum(lengths, axis=0)
         fewer, more = self._steps(chosen, -1), self._steps(chosen, 1)
-        best, best_ns = None, int(whole.max())
-        for source, less in fewer.items():
-            without = whole + self._lengths(source, less) - lengths[source]
-            for target, greater in more.items():
-                if target == source:
-                    continue
-                moved_ns = int((without + self._lengths(target, greater) - lengths[target]).max())
-                if moved_ns < best_ns:
-                    best, best_ns = (source, target), moved_ns
-        if best is None:
+        if not fewer or not more:
+            return None
+        less, greater = (
+            np.array([self._lengths(stage, point) - lengths[stage] for stage, point in steps.items()])
+            for steps in (fewer, more)
+        )
+        longest = (whole + less[:, None] + greater[None]).max(axis=2)
+        longest[np.array(list(fewer))[:, None] == np.array(list(more))[None]] = LONGEST_STEP_NS
+        source, target = divmod(int(longest.argmin()), len(more))
+        if longest[source, target] >= whole.max():
             return None
         moved = list(chosen)
-        moved[best[0]], moved[best[1]] = fewer[best[0]], more[best[1]]
+        for steps, place in ((fewer, source), (more, target)):
+            stage = list(steps)[place]
+            moved[stage] = steps[stage]
         return tuple(moved)
 
     def _steps(self, chosen: Sequence[StagePoint], change: int) -> dict[int, StagePoint]:
         """Return the points of the stages that can hold so many layers more (or fewer)."""
-        wanted = {stage: point.num_layers + change for stage, point in enumerate(chosen)}
-        return {
-            stage: self._quickest(stage, count)
-            for stage, count in wanted.items()
-            if count >= self._points.fewest(stage) and self._points.of(stage, count)
+        steps = {
+            stage: own.quickest.get(point.num_layers + change)
+            for stage, (own, point) in enumerate(zip(self._choices, chosen, strict=True))
         }
+        return {stage: point for stage, point in steps.items() if point is not None}
 
     def _lengths(self, stage: int, point: StagePoint) -> Integers:
-        """Return what a point adds to each known path; kept until another path is known."""
-        key = (stage, point)
-        if key not in self._known_lengths:
-            self._known_lengths[key] = point_lengths(self._problem, self._rows, stage, point)
-        return self._known_lengths[key]
+        """Return what a point adds to each known path."""
+        own = self._choices[stage]
+        place = own.places.get(point)
+        found: Integers = (
+            point_lengths(self._problem, self._rows, stage, [point])[0]
+            if place is None
+            else own.lengths_ns[place]
+        )
+        return found
 
-    def _play(self, chosen: Sequence[StagePoint]) -> int:
-        """Play a plan, learn its critical path, keep it when it is the best; return how long it takes."""
-        assignment = _assignment(self._problem, chosen)
-        played = play_step(self._problem, chunk_costs(self._problem, assignment))
-        layers = [sum(counts) for counts in assignment]
-        self._rows = joined(self._rows, replayed_row(self._problem, played.path, layers))
-        self._known_lengths.clear()
+    def _play(self, chosen: Sequence[StagePoint]) -> None:
+        """Play a plan, learn its critical path, keep it when it is the best."""
+        played, row = _played(self._problem, chosen)
+        self._rows = joined(self._rows, row)
+        self._choices = with_path(self._choices, self._problem, row)
         is_faster = self._best is None or played.makespan_ns < self._best_ns
-        if is_faster and fits_hosts(self._problem, assignment):
+        if is_faster and fits_hosts(self._problem, _assignment(self._problem, chosen)):
             self._best, self._best_ns = tuple(chosen), played.makespan_ns
-        return played.makespan_ns
 
-    def _conclude(self, bound_ns: int, cutoff_ns: int | None) -> Solution | Excluded:
-        if self._best is None or (cutoff_ns is not None and self._best_ns > cutoff_ns):
+    def _conclude(self, bound_ns: int, limit_ns: int) -> Solution | Excluded:
+        if self._best is None or self._best_ns > limit_ns:
             return Excluded(lower_bound_ns=bound_ns if bound_ns <= LONGEST_STEP_NS else None)
         return Solution(
             assignment=_assignment(self._problem, self._best),
             makespan_ns=self._best_ns,
             lower_bound_ns=min(bound_ns, self._best_ns),
+            paths=self._rows,
         )
 
 
-def _narrowed(
-    problem: PipelineProblem, choices: list[list[StagePoint]], rows: PathRows, within_ns: int
-) -> list[list[StagePoint]] | None:
-    """Drop points whose stage alone makes some path too long, whatever the other stages hold.
-
-    On every path the other stages add at least their least; layers must all be placed, so a stage
-    that holds few makes others hold more: both are used until nothing changes.
-    """
-    lengths = [[point_lengths(problem, rows, s, point) for point in own] for s, own in enumerate(choices)]
-    while True:
-        if any(not own for own in choices):
-            return None
-        least = [np.minimum.reduce(own) for own in lengths]
-        room = within_ns - rows.constant_ns - np.sum(least, axis=0)
-        most = sum(max(point.num_layers for point in own) for own in choices)
-        fewest = sum(min(point.num_layers for point in own) for own in choices)
-        kept_choices: list[list[StagePoint]] = []
-        kept_lengths = []
-        for stage, own in enumerate(choices):
-            high = max(point.num_layers for point in own)
-            low = min(point.num_layers for point in own)
-            kept = [
-                number
-                for number, point in enumerate(own)
-                if (lengths[stage][number] - least[stage] <= room).all()
-                and most - high + point.num_layers >= problem.num_layers
-                and fewest - low + point.num_layers <= problem.num_layers
-            ]
-            kept_choices.append([own[number] for number in kept])
-            kept_lengths.append([lengths[stage][number] for number in kept])
-        if sum(map(len, kept_choices)) == sum(map(len, choices)):
-            return choices
-        choices, lengths = kept_choices, kept_lengths
+def _played(problem: PipelineProblem, chosen: Sequence[StagePoint]) -> tuple[StepPath, PathRows]:
+    """Return a plan's step, and its critical path as a row."""
+    assignment = _assignment(problem, chosen)
+    played = play_step(problem, chunk_costs(problem, assignment))
+    return played, replayed_row(problem, played.path, [sum(counts) for counts in assignment])
 
 
 def _assignment(problem: PipelineProblem, chosen: Sequence[StagePoint]) -> Assignment:

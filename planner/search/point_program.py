@@ -11,7 +11,8 @@ import numpy as np
 
 from planner.cost.pipeline import PipelineProblem
 from planner.search.hosts import host_rows
-from planner.search.rows import Integers, PathRows
+from planner.search.point_choices import Choices
+from planner.search.rows import PathRows
 from planner.search.solver import LARGEST_SUM, WorkLimits, solver_within
 from planner.search.stage_points import StagePoint
 
@@ -31,32 +32,13 @@ class PointAnswer:
     finished: bool
 
 
-def point_lengths(problem: PipelineProblem, rows: PathRows, stage: int, point: StagePoint) -> Integers:
-    """Return what a point of a stage adds to each path, in nanoseconds: [rows]."""
-    own = problem.shape.own(stage)
-    counts = np.array(point.counts, dtype=np.int64)
-    forward = counts @ np.array([option.forward_ns for option in problem.options], dtype=np.int64)
-    backward = counts @ np.array([option.backward_ns for option in problem.options], dtype=np.int64)
-    layers = counts.sum(axis=1)
-    lengths: Integers = (
-        rows.forward[:, own] @ forward
-        + rows.backward[:, own] @ backward
-        + rows.layer_ns[:, own] @ layers
-        - rows.relief_ns[:, own] @ (layers == 0).astype(np.int64)
-    )
-    if rows.weight is not None:
-        weight = counts @ np.array([option.weight_ns for option in problem.options], dtype=np.int64)
-        lengths = lengths + rows.weight[:, own] @ weight
-    return lengths
-
-
 class PointProgram:
     """The program over one point per stage, each path at most ``within_ns`` long."""
 
     def __init__(
         self,
         problem: PipelineProblem,
-        points: Sequence[Sequence[StagePoint]],
+        choices: Choices,
         rows: PathRows,
         *,
         at_least_ns: int,
@@ -64,19 +46,19 @@ class PointProgram:
     ) -> None:
         from ortools.sat.python.cp_model import CpModel
 
-        self._problem, self._points = problem, points
+        self._problem, self._points = problem, [own.points for own in choices]
         self._at_least_ns, self._within_ns = at_least_ns, within_ns
         self._model: CpModel = CpModel()
         self._step_ns = self._model.new_int_var(min(at_least_ns, within_ns), within_ns, "step")
-        self._picks = [[self._model.new_bool_var("") for _ in own] for own in points]
+        self._picks = [[self._model.new_bool_var("") for _ in own] for own in self._points]
         self._flat = [pick for own in self._picks for pick in own]
         # Every stage takes exactly one point, and together they hold every layer.
         for own in self._picks:
             self._model.add_exactly_one(own)
-        layers = [point.num_layers for own in points for point in own]
+        layers = [count for own in choices for count in own.layers.tolist()]
         self._add_row(self._flat, layers, low=problem.num_layers, high=problem.num_layers)
         self._fit_hosts()
-        self._add_paths(rows)
+        self._add_paths(choices, rows)
 
     def _fit_hosts(self) -> None:
         """State that what the stages of a node keep on its host fits there together."""
@@ -96,15 +78,14 @@ class PointProgram:
             ]
             self._add_row(self._flat, held, low=-LARGEST_SUM, high=room)
 
-    def _add_paths(self, rows: PathRows) -> None:
-        """State that the step is no shorter than any known path."""
-        by_stage = [
-            np.array([point_lengths(self._problem, rows, stage, point) for point in own], dtype=np.int64).T
-            for stage, own in enumerate(self._points)
-        ]
-        lengths = np.concatenate(by_stage, axis=1)
-        assert int(lengths.sum(axis=1).max()) + self._within_ns < LARGEST_SUM
-        for row, constant in zip(lengths.tolist(), rows.constant_ns.tolist(), strict=True):
+    def _add_paths(self, choices: Choices, rows: PathRows) -> None:
+        """State that the step is no shorter than any known path that may be longer than its least."""
+        longest = rows.constant_ns + sum(own.lengths_ns.max(axis=0) for own in choices)
+        matter = np.flatnonzero(longest > min(self._at_least_ns, self._within_ns))
+        lengths = np.concatenate([own.lengths_ns[:, matter] for own in choices]).T
+        constants = rows.constant_ns[matter].tolist()
+        assert int(longest.max()) + self._within_ns < LARGEST_SUM
+        for row, constant in zip(lengths.tolist(), constants, strict=True):
             self._add_row([*self._flat, self._step_ns], [*row, -1], low=-LARGEST_SUM, high=-constant)
 
     def _add_row(self, variables: "Sequence[IntVar]", factors: Sequence[int], *, low: int, high: int) -> None:

@@ -96,17 +96,19 @@ def considered_variants(batched: Sequence[BatchedMesh]) -> set[Variant]:
 
 
 def floors_of(batched: Sequence[BatchedMesh], model: CostModel) -> dict[Variant, int]:
-    """Return the floor of every variant that may fit the memory, or its family's where that is higher."""
+    """Return the floor of every variant that may fit the memory, or its mesh's or family's if higher."""
     floors = MeshFloors(batched, model)
-    return {
-        Variant(mesh=mesh, batch=batch, sharding=choice.sharding, recompute=choice.recompute): max(
-            bound, family.bound_ns
-        )
-        for family in floors.families(batched)
-        for floor in floors.of(family)
-        for mesh in floor.ways or (floor.mesh,)
-        for bound, batch, (choice,) in floor.variants
-    }
+    found = {}
+    for family in floors.families(batched):
+        for node in floors.of(family):
+            floor = floors.floor(node)
+            for mesh in floor.ways or (floor.mesh,):
+                for bound, batch, (choice,) in floor.variants:
+                    variant = Variant(
+                        mesh=mesh, batch=batch, sharding=choice.sharding, recompute=choice.recompute
+                    )
+                    found[variant] = max(bound, node.bound_ns, family.bound_ns)
+    return found
 
 
 def cost_model(request: PlanRequest, space: Space) -> CostModel:
