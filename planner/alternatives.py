@@ -84,7 +84,7 @@ class _Again:
         )
         gap = max(self.limits.relative_gap, NEAR_ENOUGH)
         limits = SolverLimits(time_limit_seconds=left, relative_gap=gap)
-        return search(space, self.model, limits, side=SideSearch(ceiling_ns=ceiling_ns, most_tries=1)).best
+        return search(space, self.model, limits, side=SideSearch(ceiling_ns=ceiling_ns, most_tries=2)).best
 
 
 def _is_allowed(space: Space, word: str, value: Choice) -> bool:

@@ -83,8 +83,8 @@ class SearchOutcome:
         return self.total - self.solved
 
 
-WORK_LEVELS: Final = (0.2, 2.0, 60.0)
-"""Work, in the solver's own seconds, that a layout gets in the first, second and last try.
+WORK_LEVELS: Final = (0.01, 0.2, 2.0, 60.0)
+"""Work, in the solver's own seconds, that a layout gets in its first, second and further tries.
 
 Most layouts end in milliseconds. The few that don't are put off until all others are done: by then a
 better plan is often known that rules them out at once.

@@ -6,7 +6,7 @@ Arrays are indexed [point of a stage, path]; all figures are whole nanoseconds.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 
@@ -16,28 +16,22 @@ from planner.search.capacity import most_layers
 from planner.search.rows import Integers, PathRows
 from planner.search.stage_points import StagePoint, StagePoints
 
+Point = TypeVar("Point", bound=StagePoint | int)
+"""A point of a stage, or no more of it than its number of layers."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class StageChoices:
-    """The points left to one stage, and what each adds to every known path."""
+class StageChoices(Generic[Point]):
+    """What is left to one stage, and what it adds at least to every known path."""
 
-    points: tuple[StagePoint, ...]
+    points: tuple[Point, ...]
     layers: Integers
     lengths_ns: Integers
 
     @cached_property
-    def places(self) -> Mapping[StagePoint, int]:
+    def places(self) -> Mapping[Point, int]:
         """The number of each point."""
         return {point: place for place, point in enumerate(self.points)}
-
-    @cached_property
-    def quickest(self) -> Mapping[int, StagePoint]:
-        """The point of fewest techniques for each number of layers."""
-        found: dict[int, StagePoint] = {}
-        for count, point in zip(self.layers.tolist(), self.points, strict=True):
-            if count not in found or point.techniques < found[count].techniques:
-                found[count] = point
-        return found
 
     def only(self, kept: Integers) -> Self:
         """Return some of the points, by number."""
@@ -50,8 +44,17 @@ class StageChoices:
         )
 
 
-Choices = tuple[StageChoices, ...]
+Choices = tuple[StageChoices[StagePoint], ...]
 """What every stage is left with."""
+
+
+def quickest_points(own: StageChoices[StagePoint]) -> Mapping[int, StagePoint]:
+    """Return the point of fewest techniques for each number of layers."""
+    found: dict[int, StagePoint] = {}
+    for count, point in zip(own.layers.tolist(), own.points, strict=True):
+        if count not in found or point.techniques < found[count].techniques:
+            found[count] = point
+    return found
 
 
 def all_choices(problem: PipelineProblem, rows: PathRows, within_ns: int) -> Choices | None:
@@ -61,13 +64,40 @@ def all_choices(problem: PipelineProblem, rows: PathRows, within_ns: int) -> Cho
     if ranges is None:
         return None
     points = StagePoints(problem)
+    bounds = zip(ranges.low.tolist(), ranges.high.tolist(), strict=True)
+    every = tuple(_counts_of(problem, points, rows, stage, own) for stage, own in enumerate(bounds))
+    counts = narrowed(every, problem, rows, within_ns)
+    if counts is None:
+        return None
     found = []
-    for stage, (low, high) in enumerate(zip(ranges.low.tolist(), ranges.high.tolist(), strict=True)):
-        own = [point for count in range(low, high + 1) for point in points.of(stage, count)]
+    for stage, left in enumerate(counts):
+        own = [point for count in left.points for point in points.of(stage, count)]
         if not own:
             return None
         found.append(_choices_of(problem, rows, stage, own))
     return narrowed(tuple(found), problem, rows, within_ns)
+
+
+def _counts_of(
+    problem: PipelineProblem, points: StagePoints, rows: PathRows, stage: int, between: tuple[int, int]
+) -> StageChoices[int]:
+    """Return the numbers of layers of a stage, each in its quickest way on every path, fit or not."""
+    own, counts = problem.shape.own(stage), range(between[0], between[1] + 1)
+    layers = np.array([points.spread(stage, count) for count in counts[::-1]][::-1], dtype=np.int64)
+    least: Integers = np.minimum.reduce(
+        [
+            rows.forward[:, own] * option.forward_ns
+            + rows.backward[:, own] * option.backward_ns
+            + (0 if rows.weight is None else rows.weight[:, own] * option.weight_ns)
+            for option in problem.options
+        ]
+    )
+    return StageChoices(
+        points=tuple(counts),
+        layers=np.array(counts, dtype=np.int64),
+        lengths_ns=layers @ (least + rows.layer_ns[:, own]).T
+        - (layers == 0).astype(np.int64) @ rows.relief_ns[:, own].T,
+    )
 
 
 def with_path(choices: Choices, problem: PipelineProblem, row: PathRows) -> Choices:
@@ -82,20 +112,25 @@ def with_path(choices: Choices, problem: PipelineProblem, row: PathRows) -> Choi
     )
 
 
-def narrowed(choices: Choices, problem: PipelineProblem, rows: PathRows, within_ns: int) -> Choices | None:
+def narrowed(
+    choices: tuple[StageChoices[Point], ...], problem: PipelineProblem, rows: PathRows, within_ns: int
+) -> tuple[StageChoices[Point], ...] | None:
     """Drop points whose stage alone makes some path too long, whatever the other stages hold.
 
-    On every path the other stages add at least their least; layers must all be placed, so a stage
-    that holds few makes others hold more: both are used until nothing changes.
+    On every path the other stages add at least their least, and all layers together at least what a layer
+    adds anywhere; layers must all be placed, so a stage that holds few makes others hold more: all of it is
+    used until nothing changes.
     """
+    common = _common_ns(choices)
     while True:
-        least = [own.lengths_ns.min(axis=0) for own in choices]
-        room = within_ns - rows.constant_ns - np.sum(least, axis=0)
+        beyond = [own.lengths_ns - own.layers[:, None] * common for own in choices]
+        least = [own.min(axis=0) for own in beyond]
+        room = within_ns - rows.constant_ns - problem.num_layers * common - np.sum(least, axis=0)
         low, high = [own.layers.min() for own in choices], [own.layers.max() for own in choices]
         spare, missing = problem.num_layers - sum(low), problem.num_layers - sum(high)
         kept = []
-        for own, shortest, fewest, most in zip(choices, least, low, high, strict=True):
-            fits = (own.lengths_ns <= shortest + room).all(axis=1)
+        for own, lengths, shortest, fewest, most in zip(choices, beyond, least, low, high, strict=True):
+            fits = (lengths <= shortest + room).all(axis=1)
             fits &= (own.layers <= fewest + spare) & (own.layers >= most + missing)
             kept.append(own.only(np.flatnonzero(fits)))
             if not kept[-1].points:
@@ -103,6 +138,18 @@ def narrowed(choices: Choices, problem: PipelineProblem, rows: PathRows, within_
         if sum(len(own.points) for own in kept) == sum(len(own.points) for own in choices):
             return choices
         choices = tuple(kept)
+
+
+def _common_ns(choices: tuple[StageChoices[Point], ...]) -> Integers:
+    """Return what one more layer adds to each path, about, where it adds least; any number is right."""
+    slopes = []
+    for own in choices:
+        low, high = own.layers.min(), own.layers.max()
+        if low < high:
+            ends = [own.lengths_ns[own.layers == count].min(axis=0) for count in (low, high)]
+            slopes.append((ends[1] - ends[0]) // (high - low))
+    found: Integers = np.min(slopes, axis=0) if slopes else np.zeros(choices[0].lengths_ns.shape[1], np.int64)
+    return found
 
 
 def point_lengths(
@@ -129,7 +176,7 @@ def point_lengths(
 
 def _choices_of(
     problem: PipelineProblem, rows: PathRows, stage: int, points: Sequence[StagePoint]
-) -> StageChoices:
+) -> StageChoices[StagePoint]:
     return StageChoices(
         points=tuple(points),
         layers=np.array([point.num_layers for point in points], dtype=np.int64),

@@ -17,7 +17,14 @@ from planner.search.bounds import lower_bound_ns
 from planner.search.hosts import fits_hosts
 from planner.search.master import Excluded, Solution
 from planner.search.paths import stage_paths
-from planner.search.point_choices import Choices, all_choices, narrowed, point_lengths, with_path
+from planner.search.point_choices import (
+    Choices,
+    all_choices,
+    narrowed,
+    point_lengths,
+    quickest_points,
+    with_path,
+)
 from planner.search.point_program import PointProgram
 from planner.search.rows import Integers, PathRows, joined, path_rows, replayed_row
 from planner.search.solver import WorkLimits
@@ -98,6 +105,7 @@ class _Rounds:
         self._problem, self._choices, self._rows, self._limits = problem, choices, rows, limits
         self._deadline = time.monotonic() + limits.wall_clock_seconds
         self._bound_ns = bound_ns
+        self._quickest = [quickest_points(own) for own in choices]
         self._best: tuple[StagePoint, ...] | None = None
         self._best_ns = 0
 
@@ -148,7 +156,7 @@ class _Rounds:
                 return None
             lightest = min(open_stages, key=lambda stage: (self._work_ns(stage, counts[stage]), -stage))
             counts[lightest] += 1
-        dealt = [own.quickest.get(count) for own, count in zip(self._choices, counts, strict=True)]
+        dealt = [own.get(count) for own, count in zip(self._quickest, counts, strict=True)]
         found = tuple(point for point in dealt if point is not None)
         return found if len(found) == len(dealt) else None
 
@@ -184,8 +192,8 @@ class _Rounds:
     def _steps(self, chosen: Sequence[StagePoint], change: int) -> dict[int, StagePoint]:
         """Return the points of the stages that can hold so many layers more (or fewer)."""
         steps = {
-            stage: own.quickest.get(point.num_layers + change)
-            for stage, (own, point) in enumerate(zip(self._choices, chosen, strict=True))
+            stage: own.get(point.num_layers + change)
+            for stage, (own, point) in enumerate(zip(self._quickest, chosen, strict=True))
         }
         return {stage: point for stage, point in steps.items() if point is not None}
 

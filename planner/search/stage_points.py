@@ -6,14 +6,13 @@ recomputed first, because they keep most micro-batches: one canonical order. Wha
 stage's memory is no point.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost.pipeline import LayerOption, PipelineProblem
-from planner.search.capacity import most_layers
 from planner.search.memory_rows import MemoryRows, memory_rows
 from planner.search.rows import Integers, fixed_parts
 from planner.search.stage import compositions, techniques, undominated, undominated_options
@@ -43,34 +42,15 @@ class StagePoints:
     def __init__(self, problem: PipelineProblem) -> None:
         self._problem = problem
         self._parts = fixed_parts(problem)
-        self._capacity = most_layers(problem)
         self._figures = _figures(problem.options)
         self._used = undominated_options(problem.options)
         if problem.shape.schedule.splits_backward:
             self._used = sorted(undominated(self._figures))
         # The most frugal option first: layers are moved to quicker ones as far as memory allows.
         self._used.sort(key=lambda number: (problem.options[number].saved_bytes, -number))
-        self._memory: list[MemoryRows] = [
-            memory_rows(problem, stage) for stage in range(problem.shape.num_stages)
-        ]
+        self._memory: dict[int, MemoryRows] = {}
         self._found: dict[tuple[int, int], tuple[StagePoint, ...]] = {}
-
-    def fewest(self, stage: int) -> int:
-        """Return the fewest layers that a stage may hold."""
-        return sum(self._problem.minimum_layers(chunk) for chunk in self._own(stage))
-
-    def most(self, stage: int) -> int:
-        """Return the most layers that fit a stage's memory; below ``fewest`` where not even those do."""
-        low, high = self.fewest(stage) - 1, self._capacity[stage] if self._capacity else -1
-        if low < high and self.of(stage, high):
-            return high
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.of(stage, middle):
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        self._spreads: list[dict[int, tuple[int, ...]]] = [{} for _ in range(problem.shape.num_stages)]
 
     def of(self, stage: int, num_layers: int) -> tuple[StagePoint, ...]:
         """Return the points of a stage that holds so many layers."""
@@ -84,13 +64,20 @@ class StagePoints:
 
     def spread(self, stage: int, num_layers: int) -> tuple[int, ...]:
         """Return how many layers each chunk of a stage holds: later chunks take what is left over."""
+        if num_layers not in self._spreads[stage]:
+            self._spreads[stage] = {sum(layers): layers for layers in self._dealt(stage, num_layers)}
+        return self._spreads[stage][num_layers]
+
+    def _dealt(self, stage: int, most: int) -> Iterator[tuple[int, ...]]:
+        """Yield the spreads of the fewest layers up to the most, each with one more than that before it."""
         own = list(self._own(stage))
         weights = [self._weight(chunk) for chunk in own]
         layers = [self._problem.minimum_layers(chunk) for chunk in own]
-        for _ in range(num_layers - sum(layers)):
+        yield tuple(layers)
+        for _ in range(most - sum(layers)):
             turn = min(range(len(own)), key=lambda turn: (layers[turn] + weights[turn], -turn))
             layers[turn] += 1
-        return tuple(layers)
+            yield tuple(layers)
 
     def _own(self, stage: int) -> range:
         return self._problem.shape.chunks_of(stage)
@@ -123,7 +110,7 @@ class StagePoints:
 
     def _fitting(self, stage: int, counts: Integers) -> NDArray[np.bool_]:
         """Return which orders fit the stage's memory."""
-        rows, figures = self._memory[stage], self._figures
+        rows, figures = self._rows_of(stage), self._figures
         working = np.where(counts > 0, figures[:, _WORKING], 0).max(axis=2, initial=0)
         busy = np.maximum(working, rows.fixed_working)[:, rows.working_turn]
         held = rows.fixed_bytes + (counts @ figures[:, _SAVED]) @ rows.kept.T + busy
@@ -132,6 +119,11 @@ class StagePoints:
         static = int(counts[0].sum()) * self._problem.static_bytes
         fits: NDArray[np.bool_] = held.max(axis=1) + static <= self._problem.limit_bytes
         return fits
+
+    def _rows_of(self, stage: int) -> MemoryRows:
+        if stage not in self._memory:
+            self._memory[stage] = memory_rows(self._problem, stage)
+        return self._memory[stage]
 
     def _point(self, counts: list[list[int]]) -> StagePoint:
         each = np.array(counts, dtype=np.int64).sum(axis=0)
