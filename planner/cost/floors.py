@@ -270,16 +270,17 @@ class Floors:
         like: Mesh,
         places: NDArray[np.intp],
         micro_batches: NDArray[np.int64],
-        stages: NDArray[np.int64],
+        stages: int | NDArray[np.int64],
         *,
         count: int,
+        modes: Modes = (NONE,),
     ) -> Floats:
         """Return step times that no plan undercuts on meshes of so many stages whose layers are cut alike.
 
-        However replicas are kept equal, and with nothing recomputed; see `step_ns`.
+        However replicas are kept equal; see `step_ns`.
         """
         alone = dict.fromkeys(self._counts, NO_TRAFFIC)
-        work = self.family(like).work((NONE,), count, alone)
+        work = self.family(like).work(modes, count, alone)
         return self._spread_ns(like, work, places, micro_batches, stages, 0)
 
     def _spread_ns(

@@ -167,13 +167,14 @@ class _Search:
         self._fewest_devices = space.num_devices
         """All meshes on at least so many devices were, or are, looked at."""
         self._has_apart: dict[tuple[int, int], bool] = {}
+        self._ideal_ns: dict[int, int] = {}
 
     def run(self, report: ProgressReport | None) -> SearchOutcome:
         while time.monotonic() <= self._deadline and self._goes_on():
             bound = min((self._lowest_ns(), *self._apart_ns, *self._unseen_ns()))
             self.outcome.lower_bound_ns = max(self.outcome.lower_bound_ns, bound)
             if self._prices_next():
-                for mesh in self._floors.of(self._families.pop()):
+                for mesh in self._floors.of(self._families.pop(), is_late=self._is_settled):
                     self._push(mesh.bound_ns, mesh)
             else:
                 self._open_node(heapq.heappop(self._open))
@@ -224,7 +225,9 @@ class _Search:
         """Return a bound on plans on fewer devices while none is looked at: ideal work on as many."""
         if self._fewest_devices == 1 or not self._side.fewer_devices:
             return ()
-        return (self._model.ideal_ns(self._fewest_devices - 1),)
+        if self._fewest_devices not in self._ideal_ns:
+            self._ideal_ns[self._fewest_devices] = self._model.ideal_ns(self._fewest_devices - 1)
+        return (self._ideal_ns[self._fewest_devices],)
 
     def _lowest_ns(self) -> int:
         """Return the lowest bound of all that is open."""
@@ -297,7 +300,7 @@ class _Search:
     def _open_node(self, node: _Node) -> None:
         match node.content:
             case MeshNode() as mesh:
-                self._push_mesh(self._floors.floor(mesh))
+                self._push_mesh(self._floors.floor(mesh, is_late=self._is_settled))
             case MeshFloor() as floor:
                 _, batch, chain = floor.variants.pop()
                 self._open_chain(node.bound_ns, floor, batch, chain)

@@ -3,15 +3,15 @@
 Meshes whose layers are cut alike are timed together, and only for micro-batches that may fit the memory.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost.any_scheme import AnyScheme
-from planner.cost.floors import Floors, Modes
+from planner.cost.floors import NONE, Floors, Modes
 from planner.cost.ground import cut_key
 from planner.cost.least_memory import LeastMemory
 from planner.cost.model import CostModel
@@ -23,6 +23,10 @@ from planner.strategy import Batch, Mesh, Sharding
 Whole = NDArray[np.int64]
 SHARED: Final = "mesh floors"
 PER_BATCH: Final = ("places", "micro_batches")
+
+
+IsLate = Callable[[int], bool]
+"""Whether no plan that takes at least so many nanoseconds is worth a look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ class MeshFloors:
         self.any_scheme = AnyScheme(model=model)
         self._schemes = SchemeFloors(bounds=self.any_scheme, costs=self._floors.costs)
         self.memory = LeastMemory(model=model, floors=self._floors)
+        self._least: dict[tuple[int, ...], float] = {}
 
     def covers(self, sizes: Iterable[int]) -> bool:
         """Whether some micro-batch sizes are among those of interest."""
@@ -108,52 +113,65 @@ class MeshFloors:
     def work_ns(self, ways: Sequence[Mesh], *, shares: int) -> int:
         """Return a step time that no plan undercuts on a mesh whose replicas' stages are so many."""
         samples = self._floors.model.setting.job.global_batch_size
-        left = self._schemes.left(ways, len(self._sizes))
-        return int(min(map(self._floors.least_ns_per_sample, left)) * samples / shares)
+        key = (len(ways), *cut_key(ways[0], 1))
+        if key not in self._least:
+            left = self._schemes.left(ways, len(self._sizes))
+            self._least[key] = min(map(self._floors.least_ns_per_sample, left))
+        return int(self._least[key] * samples / shares)
 
-    def of(self, node: FamilyNode) -> list[MeshNode]:
-        """Return a family's meshes, those alone that may fit the memory, by what their layers take."""
-        held = [found for found in map(self._held, node.family) if found is not None]
+    def of(self, node: FamilyNode, *, is_late: IsLate) -> list[MeshNode]:
+        """Return a family's meshes by what their layers take: those that may fit the memory and are not late.
+
+        Experts are timed for micro-batches alone that may fit.
+        """
+        family = [_Batches.of(batched, self._sizes) for batched in node.family]
+        if not self._floors.model.setting.has_experts:
+            count = len(self._sizes)
+            bounds = self._bounds_ns(family, count)
+            family = [own for own, bound in zip(family, bounds, strict=True) if not is_late(int(bound.min()))]
+        held = [found for found in map(self._held, family) if found is not None]
         if not held:
             return []
-        count = max(int(own.places.max()) for own in held) + 1
-        places, micro_batches = (np.concatenate([getattr(own, name) for own in held]) for name in PER_BATCH)
-        sizes = [len(own.batches) for own in held]
-        stages = np.repeat([own.batched.mesh.pipeline_parallel for own in held], sizes)
-        each = [
-            self._floors.least_step_ns(way, places, micro_batches, stages, count=count)
-            for way in self._schemes.left(held[0].batched.ways, count)
-        ]
-        starts = np.cumsum([0, *sizes[:-1]])
-        bounds = np.minimum.reduceat(np.min(each, axis=0), starts).tolist()
+        if self._floors.model.setting.has_experts:
+            count = max(int(own.places.max()) for own in held) + 1
         return [
-            MeshNode(bound_ns=int(bound), held=own, num_sizes=count)
-            for own, bound in zip(held, bounds, strict=True)
+            MeshNode(bound_ns=int(bound.min()), held=own, num_sizes=count)
+            for own, bound in zip(held, self._bounds_ns(held, count), strict=True)
         ]
 
-    def _held(self, batched: BatchedMesh) -> HeldMesh | None:
+    def _bounds_ns(self, family: "Sequence[_Batches | HeldMesh]", count: int) -> list[Whole]:
+        """Return what the layers take of meshes that cut them alike, by batch."""
+        places, micro_batches = (np.concatenate([getattr(own, name) for own in family]) for name in PER_BATCH)
+        sizes = [len(own.places) for own in family]
+        stages = np.repeat([own.batched.mesh.pipeline_parallel for own in family], sizes)
+        each = [
+            self._floors.least_step_ns(way, places, micro_batches, stages, count=count)
+            for way in self._schemes.left(family[0].batched.ways, count)
+        ]
+        return np.split(np.min(each, axis=0), np.cumsum(sizes)[:-1])
+
+    def _held(self, own: "_Batches") -> HeldMesh | None:
         """Return a mesh with the batches that may fit, None where none does."""
+        batched = own.batched
         # The last way of a chain leaves most room.
         last = [chain[-1] for chain in batched.chains]
         if not self.memory.may_hold_states(batched.mesh, {(way.sharding, way.on_host): None for way in last}):
             return None
-        sizes = np.array([batch.micro_batch_size for batch in batched.batches], dtype=np.int64)
-        micro_batches = np.array([batch.num_micro_batches for batch in batched.batches], dtype=np.int64)
         ways = [(way.sharding, way.on_host, way.ways) for way in last]
-        fits = self.memory.holds(batched.mesh, ways, sizes, micro_batches)
+        fits = self.memory.holds(batched.mesh, ways, self._sizes[own.places], own.micro_batches)
         left = np.flatnonzero(fits.any(axis=0))
         if not len(left):
             return None
         return HeldMesh(
             batched=batched,
             batches=tuple(batched.batches[number] for number in left.tolist()),
-            places=np.searchsorted(self._sizes, sizes[left]),
-            micro_batches=micro_batches[left],
+            places=own.places[left],
+            micro_batches=own.micro_batches[left],
             fits=fits[:, left],
         )
 
-    def floor(self, node: MeshNode) -> MeshFloor:
-        """Return the floors of a mesh: of every batch and chain that may fit."""
+    def floor(self, node: MeshNode, *, is_late: IsLate) -> MeshFloor:
+        """Return the floors of a mesh: of what may fit and is not late by its layers."""
         held, count = node.held, node.num_sizes
         ways, batch = held.batched.ways, (held.places, held.micro_batches)
         left = self._schemes.left(ways, count)
@@ -162,13 +180,43 @@ class MeshFloors:
         for chain, fits in zip(held.batched.chains, held.fits.tolist(), strict=True):
             # Nothing on the host makes a plan quicker.
             key = (chain[0].sharding, tuple(dict.fromkeys(chain[0].recompute)))
-            if any(fits) and key not in known:
+            if any(fits) and key not in known and not self._is_late(node, left, key[1], is_late):
                 each = [self._floors.step_ns(mesh, *key, *batch, count=count) for mesh in left]
                 known[key] = np.min(each, axis=0).tolist()
             steps = zip(fits, known.get(key, ()), held.batches, strict=False)
             found += [(int(step), own, chain) for fit, step, own in steps if fit]
         found.sort(key=lambda variant: variant[0], reverse=True)
         return MeshFloor(mesh=ways[0], ways=ways if len(ways) > 1 else (), variants=found)
+
+    def _is_late(self, node: MeshNode, ways: Sequence[Mesh], modes: Modes, is_late: IsLate) -> bool:
+        """Whether layers that choose from some modes are late on a mesh, however replicas are kept equal."""
+        if NONE in modes:
+            return is_late(node.bound_ns)
+        held, stages = node.held, ways[0].pipeline_parallel
+        batch = (held.places, held.micro_batches)
+        each = [
+            self._floors.least_step_ns(way, *batch, stages, count=node.num_sizes, modes=modes) for way in ways
+        ]
+        return is_late(int(np.min(each)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Batches:
+    """The batches of a mesh, as arrays; ``places`` are those of the sizes among all of interest."""
+
+    batched: BatchedMesh
+    places: NDArray[np.intp]
+    micro_batches: Whole
+
+    @classmethod
+    def of(cls, batched: BatchedMesh, sizes: Whole) -> Self:
+        """Look up the micro-batch sizes of a mesh."""
+        batches = batched.batches
+        return cls(
+            batched=batched,
+            places=np.searchsorted(sizes, [batch.micro_batch_size for batch in batches]),
+            micro_batches=np.array([batch.num_micro_batches for batch in batches], dtype=np.int64),
+        )
 
 
 def sizes_of(meshes: Sequence[BatchedMesh]) -> set[int]:

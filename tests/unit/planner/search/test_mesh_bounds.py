@@ -100,8 +100,8 @@ def floors_of(batched: Sequence[BatchedMesh], model: CostModel) -> dict[Variant,
     floors = MeshFloors(batched, model)
     found = {}
     for family in floors.families(batched):
-        for node in floors.of(family):
-            floor = floors.floor(node)
+        for node in floors.of(family, is_late=lambda _: False):
+            floor = floors.floor(node, is_late=lambda _: False)
             for mesh in floor.ways or (floor.mesh,):
                 for bound, batch, (choice,) in floor.variants:
                     variant = Variant(
