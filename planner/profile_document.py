@@ -18,12 +18,25 @@ from planner.measurements import (
     Source,
     TransferRow,
 )
+from planner.names import nearest_names
 
 Row = TypeVar("Row")
 TableKey = tuple[str, str, str, tuple[str, ...]]
 """Operator, number format, phase and shape keys of a table."""
 KernelValues = tuple[list[int], float, float, int]
 """Sizes, seconds, spread (NaN where unknown) and source number of one row."""
+
+SOURCE_KEYS: Final = frozenset({"source", "source_ref"})
+KERNEL_KEYS: Final = (
+    frozenset({"operator", "dtype", "phase", "shape", "seconds", "spread_seconds"}) | SOURCE_KEYS
+)
+COLLECTIVE_KEYS: Final = (
+    frozenset({"operation", "world_size", "ranks_per_node", "payload_bytes", "seconds", "spread_seconds"})
+    | frozenset({"dtype", "algorithm", "intra_link", "inter_link"})
+    | SOURCE_KEYS
+)
+TRANSFER_KEYS: Final = frozenset({"operation", "payload_bytes", "bytes_per_second"}) | SOURCE_KEYS
+"""What rows may say: a misspelt key would lose its value in silence."""
 
 MAX_NAME_LENGTH: Final = 200
 MAX_COUNT: Final = 2**53
@@ -120,8 +133,9 @@ def _read_kernels(
     columns: dict[TableKey, list[KernelValues]] = defaultdict(list)
     for number, row in enumerate(rows):
         try:
-            key = _table_key(_mapping(row), heads)
-            columns[key].append(_kernel_values(_mapping(row), key, index))
+            known = _with_keys(_mapping(row), KERNEL_KEYS)
+            key = _table_key(known, heads)
+            columns[key].append(_kernel_values(known, key, index))
         except _BadRow as error:
             refused.append(RefusedRow(pointer=f"/kernels/{number}", reason=str(error)))
     return tuple(_table(key, columns[key]) for key in sorted(columns) if columns[key])
@@ -173,6 +187,7 @@ def _table(key: TableKey, rows: Sequence[KernelValues]) -> KernelTable:
 
 
 def _collective(row: Mapping[str, object]) -> CollectiveRow:
+    _with_keys(row, COLLECTIVE_KEYS)
     world_size = _count(row, "world_size", least=1)
     ranks_per_node = _count(row, "ranks_per_node", least=1)
     if ranks_per_node > world_size:
@@ -194,6 +209,7 @@ def _collective(row: Mapping[str, object]) -> CollectiveRow:
 
 
 def _transfer(row: Mapping[str, object]) -> TransferRow:
+    _with_keys(row, TRANSFER_KEYS)
     payload = None if row.get("payload_bytes") is None else _positive(row, "payload_bytes")
     return TransferRow(
         operation=_text(row, "operation"),
@@ -212,6 +228,15 @@ def _mapping(value: object, name: str = "a row") -> Mapping[str, object]:
     if isinstance(value, dict) or isinstance(value, Mapping):  # noqa: SIM101
         return value
     raise _BadRow(f"{name} must be an object, not {type(value).__name__}")
+
+
+def _with_keys(row: Mapping[str, object], keys: frozenset[str]) -> Mapping[str, object]:
+    """Return a row that has no other keys than these; else refuse the first other one."""
+    if row.keys() <= keys:
+        return row
+    unknown = min(str(key) for key in row.keys() - keys)
+    nearest = nearest_names(unknown, keys, limit=1)[0]
+    raise _BadRow(f"unknown key {unknown[:MAX_NAME_LENGTH]!r}; did you mean {nearest!r}?")
 
 
 def _text(row: Mapping[str, object], key: str) -> str:

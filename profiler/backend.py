@@ -266,6 +266,7 @@ def open_backend(kind: str, *, local_rank: int, processes_per_node: int) -> Back
     """Return the device of this process, made the current one, with its share of the cores."""
     torch.set_num_threads(host.threads_per_process(processes_per_node))
     if kind == "cpu":
+        host.keep_freed_memory()
         return CpuBackend(processes_per_node=processes_per_node)
     torch.cuda.set_device(local_rank)
     return CudaBackend(local_rank=local_rank)

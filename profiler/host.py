@@ -1,5 +1,6 @@
 """Facts about this machine: processor, cores, memory, as far as this process may use them."""
 
+import ctypes
 import os
 import platform
 import re
@@ -16,6 +17,12 @@ BYTES_PER_KIB = 1024
 
 USUAL_CACHE_BYTES = 32 * 2**20
 """The last-level cache where nothing tells."""
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Numbers of parameters in glibc's malloc.h."""
+_MOST_OF_HEAP_BYTES = 32 * 2**20
+"""The largest threshold that glibc takes."""
+_NEVER_TRIMMED = 2**31 - 1
 
 _NOISE = re.compile(r"\((r|tm|c)\)|@.*$|\b\d+-core\b|\bprocessor\b|\bcpu\b", re.IGNORECASE)
 """What vendors put into a model's name that doesn't tell two models apart."""
@@ -52,6 +59,19 @@ def cache_bytes(caches: Path = CACHES) -> int:
     return max(sizes) * BYTES_PER_KIB if sizes else USUAL_CACHE_BYTES
 
 
+def keep_freed_memory() -> None:
+    """Have this process keep memory that it frees, as torch's allocator of an accelerator does.
+
+    Else the C library gives the top of its heap back whenever that is free, and every page of the next
+    tensors is fetched again: as long as writing it some ten times, or not at all, as the order of tensors
+    happens to be. Where there is no such call the library stays as it is.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, _MOST_OF_HEAP_BYTES)
+        mallopt(_TRIM_THRESHOLD, _NEVER_TRIMMED)
+
+
 def core_share(processes_per_node: int) -> str:
     """Return the cores of one process: whole ones, "4c", or "0.5c" where processes outnumber them."""
     cores = num_cores()
@@ -59,6 +79,15 @@ def core_share(processes_per_node: int) -> str:
         cores // processes_per_node if cores >= processes_per_node else round(cores / processes_per_node, 2)
     )
     return f"{share:g}c"
+
+
+def processes_of_device(name: str) -> int | None:
+    """Return how many processes share this node where one has as many cores as a device's name says.
+
+    None for a device of another kind.
+    """
+    own = re.fullmatch(rf"cpu-{re.escape(slug(cpu_model()))}-([0-9.]+)c", name)
+    return max(1, round(num_cores() / float(own.group(1)))) if own else None
 
 
 def threads_per_process(processes_per_node: int) -> int:

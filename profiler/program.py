@@ -18,7 +18,7 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage
-from torch.distributed.pipelining.schedules import Schedule1F1B
+from torch.distributed.pipelining.schedules import Schedule1F1B, ScheduleInterleavedZeroBubble
 
 from planner.units import Seconds
 from planner.workload.transformer import DecoderLayer
@@ -29,6 +29,9 @@ from profiler.trial.model import Block
 from profiler.trial.parallel import split_layer
 
 LAYER: Final = DecoderLayer(hidden=8, ffn=8, heads=2, kv_heads=2, head_dim=4)
+LARGER: Final = DecoderLayer(hidden=128, ffn=384, heads=4, kv_heads=4, head_dim=32)
+"""One whose kernels take about as long as the host does around them, and its caches from it."""
+LARGER_SEQUENCE_LENGTH: Final = 64
 SIZES: Final = ("hidden", "ffn", "heads", "kv_heads", "head_dim")
 SEQUENCE_LENGTH: Final = 4
 LAYERS: Final = 4
@@ -50,18 +53,23 @@ Key = tuple[str, str]
 def program_facts(backend: Backend, everyone: Ranks, *, seconds_limit: Seconds) -> dict[str, Any]:
     """Return the block that was run, and a row for each way to run it: seconds of one layer's pass.
 
-    A ``pipeline`` row has a whole micro-batch of so many ``layers``; ``update`` one layer's share of the
-    optimizer's step, and a step over a single tensor. All of them are run in turn, again and again, as they
-    are to be held against each other. What counts is the time of the processor that this process takes: it
-    is not another program's matter, nor a device's.
+    A ``pipeline`` row has a whole micro-batch of so many ``layers``, a ``split_pipeline`` row the same where
+    gradients of weights are a pass of their own; ``larger`` rows are of a block whose kernels count, plain;
+    ``update`` has one layer's share of the optimizer's step, and a step over a single tensor. All of them are
+    run in turn, again and again, as they are to be held against each other. What counts is the time of the
+    processor that this process takes: it is not another program's matter, nor a device's.
     """
     with _mesh_of_one(backend) as mesh, torch.device(backend.device):
-        calls = {**_model_calls(mesh), **_pipeline_call(mesh, backend.device), **_update_calls()}
+        calls = {**_model_calls(mesh), **_pipeline_calls(mesh, backend.device), **_update_calls()}
         seconds = _in_turn(calls, everyone, seconds_limit=seconds_limit)
     return {
         "block": {name: getattr(LAYER, name) for name in SIZES},
         "sequence_length": SEQUENCE_LENGTH,
         "layers": LAYERS,
+        "larger": {
+            "block": {name: getattr(LARGER, name) for name in SIZES},
+            "sequence_length": LARGER_SEQUENCE_LENGTH,
+        },
         "rows": [
             {"program": program, "phase": phase, "seconds": value}
             for (program, phase), value in _by_layer(seconds).items()
@@ -129,6 +137,7 @@ def _model_calls(mesh: DeviceMesh) -> dict[Key, Call]:
     wraps: Mapping[str, Wrap] = {
         PLAIN_FORWARD[0]: lambda block: block,
         "checkpoint": checkpoint_wrapper,
+        "checkpoint_core": lambda _: Block(LAYER, recomputes_core=True),
         "tensor_parallel": partial(_split, mesh=mesh, is_sequence_split=False),
         "sequence_parallel": partial(_split, mesh=mesh, is_sequence_split=True),
         "sharded": partial(_sharded, mesh=mesh),
@@ -141,20 +150,31 @@ def _model_calls(mesh: DeviceMesh) -> dict[Key, Call]:
         inputs = torch.randn(1, SEQUENCE_LENGTH, LAYER.hidden)
         calls[program, "forward"] = partial(model, inputs)
         calls[program, "both"] = partial(_there_and_back, model, inputs)
-    return calls
+    larger = nn.Sequential(*(Block(LARGER) for _ in range(LAYERS)))
+    inputs = torch.randn(1, LARGER_SEQUENCE_LENGTH, LARGER.hidden)
+    return calls | {
+        ("larger", "forward"): partial(larger, inputs),
+        ("larger", "both"): partial(_there_and_back, larger, inputs),
+    }
 
 
-def _pipeline_call(mesh: DeviceMesh, device: torch.device) -> dict[Key, Call]:
-    """Return both passes of some micro-batches in a schedule that has one stage."""
-    stage = PipelineStage(_stack(lambda block: block), 0, 1, device, group=mesh.get_group())
-    schedule = Schedule1F1B(stage, MICRO_BATCHES, loss_fn=_any_loss, scale_grads=False)
+def _pipeline_calls(mesh: DeviceMesh, device: torch.device) -> dict[Key, Call]:
+    """Return all passes of some micro-batches in schedules of one stage: backward whole, and in two."""
+    one, other = (
+        PipelineStage(_stack(lambda block: block), 0, 1, device, group=mesh.get_group()) for _ in range(2)
+    )
+    whole = Schedule1F1B(one, MICRO_BATCHES, loss_fn=_any_loss, scale_grads=False)
+    split = ScheduleInterleavedZeroBubble([other], MICRO_BATCHES, loss_fn=_any_loss, scale_grads=False)
     inputs = torch.randn(MICRO_BATCHES, SEQUENCE_LENGTH, LAYER.hidden)
     targets = torch.zeros(MICRO_BATCHES, 1)
 
-    def step() -> None:
+    def step(schedule: Schedule1F1B | ScheduleInterleavedZeroBubble) -> None:
         schedule.step(inputs, target=targets, losses=[])
 
-    return {("pipeline", "micro_batches"): step}
+    return {
+        ("pipeline", "micro_batches"): partial(step, whole),
+        ("split_pipeline", "micro_batches"): partial(step, split),
+    }
 
 
 def _update_calls() -> dict[Key, Call]:
@@ -163,8 +183,8 @@ def _update_calls() -> dict[Key, Call]:
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)
     return {
-        ("update", "step"): torch.optim.AdamW(parameters[:1], foreach=True).step,
-        ("update", "all"): torch.optim.AdamW(parameters, foreach=True).step,
+        ("update", "step"): torch.optim.AdamW(parameters[:1], fused=True).step,
+        ("update", "all"): torch.optim.AdamW(parameters, fused=True).step,
     }
 
 

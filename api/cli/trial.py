@@ -105,13 +105,13 @@ def command(
     """Run plans for some steps, and report predicted against measured time and memory."""
     with problems_told(as_json=as_json):
         results = [_result(name) for name in files]
-        orders = [_order(result) for result in results]
-        if write_order is not None:
-            _write_order(orders, Path(write_order))
-            return
-        run = TrialRun(steps=steps, device=device, has_reference=not without_reference)
-        found = run.start(orders) if measured is None else _measured(measured, len(orders))
         with opened_workspace() as workspace:
+            orders = [_order(result, workspace=workspace) for result in results]
+            if write_order is not None:
+                _write_order(orders, Path(write_order))
+                return
+            run = TrialRun(steps=steps, device=device, has_reference=not without_reference)
+            found = run.start(orders) if measured is None else _measured(measured, len(orders))
             reports = [
                 _stored(result, own, workspace=workspace) for result, own in zip(results, found, strict=True)
             ]
@@ -163,8 +163,8 @@ def _result(name: str) -> Document:
     return document
 
 
-def _order(result: Document) -> Document:
-    """Return what the profiler is asked to run: the chain, the plan, and what it needs of the job."""
+def _order(result: Document, *, workspace: Workspace) -> Document:
+    """Return what the profiler is asked to run: the chain, the plan, its device, what it needs of the job."""
     request = _request(result)
     workload = request.job.with_samples(request.model.to_workload())
     job = request.job.to_job(workload)
@@ -177,6 +177,7 @@ def _order(result: Document) -> Document:
     return {
         "layers": layers,
         "plan": result["plan"],
+        "device": _planned_device(result, workspace=workspace),
         "job": {
             "sequence_length": job.sequence_length,
             "precision": job.precision.value,
@@ -217,10 +218,14 @@ def _measured(name: str, wanted: int) -> list[Document]:
 
 def _stored(result: Document, measured: Document, *, workspace: Workspace) -> Document:
     """Return the report of a trial, kept with an id of its own."""
-    cluster = resolve_cluster(_request(result).cluster, library=workspace.library)
-    report = trial_report(result, measured, planned_device=cluster.node_groups[0].device.name)
+    report = trial_report(result, measured, planned_device=_planned_device(result, workspace=workspace))
     trial_id = workspace.trials.add(report, result_id=UUID(result["id"]), device=measured["device"])
     return {"id": str(trial_id), **report}
+
+
+def _planned_device(result: Document, *, workspace: Workspace) -> str:
+    """Return the name of the device that a plan was made for."""
+    return resolve_cluster(_request(result).cluster, library=workspace.library).node_groups[0].device.name
 
 
 def _problem(detail: str) -> ProblemError:

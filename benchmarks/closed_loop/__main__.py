@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import os
 import platform
 import signal
@@ -13,14 +14,14 @@ from typing import Any
 import torch
 
 from benchmarks.closed_loop.figures import Trialled, choices, goals, overall, rows_of
-from benchmarks.closed_loop.loop import Effort, run_loop, say
+from benchmarks.closed_loop.loop import Allowance, Effort, run_loop, say
 from benchmarks.closed_loop.page import write_page
 from benchmarks.closed_loop.scenarios import QUICK, UNSHAPED, WHOLE
 from profiler.host import cpu_model, num_cores
 
 MET, MISSED = 0, 1
 ENDED_BY_SIGNAL = 128
-EFFORT = Effort(kernel_seconds=75, link_seconds=20, run_seconds=30, rounds=7)
+EFFORT = Effort(kernel_seconds=75, link_seconds=20, run_seconds=40, rounds=5)
 QUICK_EFFORT = Effort(kernel_seconds=30, link_seconds=10, run_seconds=25, rounds=5)
 
 EPILOG = """\
@@ -39,14 +40,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder: Path = arguments.out
     folder.mkdir(parents=True, exist_ok=True)
     scenarios = UNSHAPED if arguments.without_links else QUICK if arguments.quick else WHOLE
+    if arguments.scenario:
+        scenarios = tuple(one for one in scenarios if one.name in arguments.scenario)
     effort = QUICK_EFFORT if arguments.quick else EFFORT
     trialled: list[Trialled] = []
-    for one in run_loop(scenarios, effort, folder=folder):
+    allowance = Allowance(seconds=arguments.seconds)
+    for one in run_loop(scenarios, effort, folder=folder, allowance=allowance):
         trialled.append(one)
         figures = one.figures()
         say(
             f"{one.name}: error {figures['time_median_error']:.1%} (noise {figures['noise']:.1%}), "
-            f"tau {figures['least_tau']:.2f}, regret {figures['most_regret']:.1%}, "
+            f"tau {figures['least_tau']:.2f}, regret {_percent(figures['most_regret'])}, "
             f"peak {figures['peak_median_error']:.1%}; chosen {one.chosen.words}, "
             f"fastest {one.best.predicted.words}"
         )
@@ -54,6 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         document = _document(trialled)
         (folder / "closed-loop.json").write_text(json.dumps(document, indent=1))
         write_page(folder / "closed-loop.html", document, trialled)
+    if not trialled:
+        print("nothing has run yet")
+        return MISSED
     _print(document)
     print(f"\n{folder / 'closed-loop.html'}")
     return MET if all(row["met"] for row in document["goals"]) else MISSED
@@ -83,7 +90,7 @@ def _print(document: dict[str, Any]) -> None:
         name = f"{row['scenario']}: {row['model']}"
         print(
             f"{name:34} {row['plans']:6} {row['noise']:6.1%} {row['time_median_error']:6.1%} "
-            f"{row['time_bias']:+6.0%} {row['least_tau']:5.2f} {row['most_regret']:7.1%} "
+            f"{row['time_bias']:+6.0%} {row['least_tau']:5.2f} {_percent(row['most_regret']):>7} "
             f"{row['peak_median_error']:6.1%}"
         )
     print()
@@ -96,7 +103,13 @@ def _print(document: dict[str, Any]) -> None:
     for row in document["goals"]:
         sign = "<=" if row["at_most"] else ">="
         verdict = "met" if row["met"] else "MISSED"
-        print(f"{row['goal']:44} {row['figure']:6.3f} {sign} {row['bound']:.3f}  {verdict}")
+        figure = "     -" if row["figure"] is None else f"{row['figure']:6.3f}"
+        print(f"{row['goal']:44} {figure} {sign} {row['bound']:.3f}  {verdict}")
+
+
+def _percent(share: float | None) -> str:
+    """Return a share for people; that of a choice which has not run yet is not known."""
+    return "-" if share is None else f"{share:.1%}"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -110,6 +123,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="one model over two links, in about two minutes")
     parser.add_argument(
         "--without-links", action="store_true", help="the loopback alone, which needs no root"
+    )
+    parser.add_argument(
+        "--scenario",
+        action="append",
+        choices=[one.name for one in WHOLE],
+        help="only this one; may be given several times",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=math.inf,
+        metavar="S",
+        help="begin no profile and no runs after so long; the next call with the same DIR goes on (0: only "
+        "hold what DIR has against predictions)",
     )
     return parser
 

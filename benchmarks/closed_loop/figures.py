@@ -1,7 +1,7 @@
 """Figures of merit of what was planned and run, and the goals that they are held against."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from benchmarks.closed_loop.models import Model
@@ -51,14 +51,15 @@ class Trialled:
         return min(self.plans, key=lambda one: one.step_seconds)
 
     @property
-    def chosen_run(self) -> Ran:
-        """The run of the plan that the planner chose."""
-        return next(one for one in self.plans if one.predicted.plan == self.chosen.plan)
+    def chosen_run(self) -> Ran | None:
+        """The run of the plan that the planner chose; None where that has not run yet."""
+        return next((one for one in self.plans if one.predicted.plan == self.chosen.plan), None)
 
     @property
-    def regret(self) -> float:
+    def regret(self) -> float | None:
         """How much longer than the best plan the chosen one took."""
-        return self.chosen_run.step_seconds / self.best.step_seconds - 1.0
+        chosen = self.chosen_run
+        return chosen.step_seconds / self.best.step_seconds - 1.0 if chosen else None
 
     def times(self) -> list[Comparison]:
         """Return predicted and measured step times."""
@@ -93,7 +94,7 @@ def goals(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
             "figure": figure,
             "bound": limit,
             "at_most": is_most,
-            "met": figure <= limit if is_most else figure >= limit,
+            "met": figure is not None and (figure <= limit if is_most else figure >= limit),
         }
         for name, figure, limit, is_most in rows
     ]
@@ -109,7 +110,7 @@ def choices(trialled: Sequence[Trialled]) -> Iterator[dict[str, Any]]:
             "ranks": one.scenario.ranks,
             "link": one.scenario.link.name,
             "chosen": one.chosen.words,
-            "chosen_seconds": one.chosen_run.step_seconds,
+            "chosen_seconds": one.chosen_run.step_seconds if one.chosen_run else None,
             "best": one.best.predicted.words,
             "best_seconds": one.best.step_seconds,
             "same_kind": one.chosen.kind == one.best.predicted.kind,
@@ -123,12 +124,15 @@ def rows_of(trialled: Trialled) -> list[dict[str, Any]]:
             "plan": one.predicted.words,
             "is_control": one.is_control,
             "predicted_seconds": one.predicted.prediction.step_time_seconds,
+            "predicted_breakdown_seconds": asdict(one.predicted.prediction.breakdown_seconds),
             "predicted_interval_seconds": one.predicted.prediction.step_time_interval_seconds,
             "measured_seconds": one.step_seconds,
-            "samples_seconds": list(one.seconds),
+            "samples_seconds": list(one.measured.seconds),
+            "passes_seconds": one.measured.passes_seconds,
+            "update_seconds": one.measured.update_seconds,
             "predicted_peak_bytes": [stage.peak_allocated_bytes for stage in one.predicted.prediction.memory],
-            "measured_peak_bytes": list(one.peak_bytes),
-            "process_bytes": one.process_bytes,
+            "measured_peak_bytes": list(one.measured.peak_bytes),
+            "process_bytes": one.measured.process_bytes,
         }
         for one in trialled.ran
     ]
@@ -139,7 +143,8 @@ def _figures(trialled: Sequence[Trialled]) -> dict[str, Any]:
     peaks = [abs(found.relative_error) for one in trialled for found in one.peaks()]
     errors = [abs(found.relative_error) for found in times]
     taus = [kendall_tau([one.times()]) or 0.0 for one in trialled]
-    regrets = [one.regret for one in trialled]
+    regrets = [one.regret for one in trialled if one.regret is not None]
+    are_known = len(regrets) == len(trialled)
     return {
         "plans": len(times),
         "legal_plans": sum(one.num_legal for one in trialled),
@@ -150,8 +155,8 @@ def _figures(trialled: Sequence[Trialled]) -> dict[str, Any]:
         "time_in_interval": share(found.is_covered for found in times),
         "kendall_tau": kendall_tau([one.times() for one in trialled]),
         "least_tau": min(taus),
-        "regret": sum(regrets) / len(regrets),
-        "most_regret": max(regrets),
+        "regret": sum(regrets) / len(regrets) if are_known else None,
+        "most_regret": max(regrets) if are_known else None,
         "peak_median_error": median(peaks),
         "peak_p90_error": high_quantile(peaks),
         "peaks_within_goal": share(error <= MOST_MEMORY_ERROR for error in peaks),
@@ -165,7 +170,7 @@ def _time(one: Ran) -> Comparison:
 
 
 def _peaks(one: Ran) -> Iterator[Comparison]:
-    for stage, measured in zip(one.predicted.prediction.memory, one.peak_bytes, strict=True):
+    for stage, measured in zip(one.predicted.prediction.memory, one.measured.peak_bytes, strict=True):
         below, above = (bound - stage.peak_bytes for bound in stage.interval_bytes)
         predicted = stage.peak_allocated_bytes
         yield Comparison(

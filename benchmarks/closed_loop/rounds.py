@@ -4,10 +4,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from benchmarks.closed_loop.measurements import Measurement, key_of, measurement_of, together
 from benchmarks.closed_loop.network import Network
 from benchmarks.closed_loop.plans import Predicted
 from benchmarks.closed_loop.processes import run_ranks
@@ -26,18 +27,17 @@ class Ran:
     """A plan with what was predicted and what was measured."""
 
     predicted: Predicted
-    seconds: Sequence[float]
-    """Of each step."""
-    peak_bytes: Sequence[float]
-    """Of live tensors, of each stage."""
-    process_bytes: float
-    """Of the largest process of all, everything in it counted."""
-    is_control: bool
+    measured: Measurement
+
+    @property
+    def is_control(self) -> bool:
+        """Whether this is a copy of the control plan."""
+        return self.measured.is_control
 
     @property
     def step_seconds(self) -> float:
         """What a step takes where nothing disturbs it."""
-        return low_quantile(self.seconds)
+        return low_quantile(self.measured.seconds)
 
 
 def low_quantile(seconds: Sequence[float]) -> float:
@@ -54,7 +54,9 @@ def can_run(predicted: Predicted) -> bool:
     return True
 
 
-def run_plans(network: Network, plans: Sequence[Predicted], *, rounds: int, folder: Path) -> list[Ran]:
+def run_plans(
+    network: Network, plans: Sequence[Predicted], *, rounds: int, folder: Path
+) -> list[Measurement]:
     """Run a step of every plan in turn, round after round; the control is the plan in the middle."""
     control = plans[len(plans) // 2]
     every = max(1, -(-len(plans) // CONTROLS))
@@ -73,17 +75,13 @@ def run_plans(network: Network, plans: Sequence[Predicted], *, rounds: int, fold
     run_ranks(network, "profiler.trial", arguments, log=folder / "trial.log")
     measured = json.loads(output.read_text())
     return [
-        _ran(plan, found, is_control=control)
-        for (plan, control), found in zip(entries, measured, strict=True)
+        measurement_of(plan.order(), found, is_control=is_control)
+        for (plan, is_control), found in zip(entries, measured, strict=True)
     ]
 
 
-def _ran(plan: Predicted, found: dict[str, Any], *, is_control: bool) -> Ran:
-    memory = [stage["memory_bytes"] for stage in found["stages"]]
-    return Ran(
-        predicted=plan,
-        seconds=found["step_time"]["samples_seconds"],
-        peak_bytes=[stage["peak_allocated"] for stage in memory],
-        process_bytes=max(stage["process"] for stage in memory),
-        is_control=is_control,
-    )
+def joined_runs(plans: Sequence[Predicted], measurements: Sequence[Measurement]) -> list[Ran]:
+    """Return what was measured of each plan that is given, and of each copy of the control plan."""
+    by_key = {key_of(plan.order()): plan for plan in plans}
+    known = [one for one in measurements if key_of(one.order) in by_key]
+    return [Ran(predicted=by_key[key_of(one.order)], measured=one) for one in together(known)]

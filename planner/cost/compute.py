@@ -101,8 +101,11 @@ class KernelCosts:
     def memory_pass(self, op: MemoryPass, *, phase: Phase) -> Estimate:
         """Return the time of a memory-bound pass, forward or backward."""
         moved = op.forward_bytes if phase is Phase.FORWARD else op.backward_bytes
-        estimate = self._memory.estimate(op.kind, moved, phase=phase).scaled(op.repeats)
-        return self.corrections.applied(estimate, Kind.MEMORY_PASS)
+        return self.moved(op.kind, moved, phase=phase).scaled(op.repeats)
+
+    def moved(self, kind: str, size: Bytes, *, phase: Phase) -> Estimate:
+        """Return the time of one pass of a kind that reads and writes so many bytes."""
+        return self.corrections.applied(self._memory.estimate(kind, size, phase=phase), Kind.MEMORY_PASS)
 
     def optimizer_step(
         self, num_parameters: float, bytes_per_parameter: Bytes, *, kind: str = "adam"

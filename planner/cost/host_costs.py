@@ -14,7 +14,9 @@ from planner.framework import Framework
 from planner.profile import Estimate, Profile, Provenance
 from planner.setting import Setting
 from planner.units import Seconds
+from planner.workload.layers import Cut
 from planner.workload.operators import CollectivePass
+from planner.workload.transformer import DecoderLayer
 
 MEASURED_HOST_ERROR: Final = 0.3
 """Relative error of a measured host's time: blocks differ in what torch does around their kernels."""
@@ -27,6 +29,14 @@ class UnitHost:
     forward: Tally = NOTHING
     backward: Tally = NOTHING
     update: Tally = NOTHING
+
+    def __add__(self, other: "UnitHost") -> "UnitHost":
+        """Return both together."""
+        return UnitHost(
+            forward=self.forward + other.forward,
+            backward=self.backward + other.backward,
+            update=self.update + other.update,
+        )
 
 
 def measured_host(
@@ -46,9 +56,15 @@ def measured_host(
         ledger=TALLIES,
         framework=replace(framework, pace=at_once),
     )
-    passes = clock.passes(run.block, run.cut)
-    priced = BothWays(forward=passes.forward.seconds, backward=passes.backward.seconds)
-    return HostTimes.of(run, device=device, kernels=priced)
+    times = HostTimes.of(run, device=device, kernels=_kernels_of(clock, run.block, run.cut))
+    if run.larger is None:
+        return times
+    return times.among_kernels(run, kernels=_kernels_of(clock, run.larger.block, run.larger.cut))
+
+
+def _kernels_of(clock: LayerClock[Estimate, Tally], block: DecoderLayer, cut: Cut) -> BothWays:
+    passes = clock.passes(block, cut)
+    return BothWays(forward=passes.forward.seconds, backward=passes.backward.seconds)
 
 
 def hosted(setting: Setting, host: HostTimes | None) -> Setting:

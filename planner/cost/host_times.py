@@ -57,6 +57,19 @@ class BothWays:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LargerBlock:
+    """A block whose kernels take about as long as the host does around them."""
+
+    block: DecoderLayer
+    sequence_length: int
+
+    @property
+    def cut(self) -> Cut:
+        """How the block was cut: not at all."""
+        return Cut(micro_batch_size=1, sequence_length=self.sequence_length, element_bytes=4)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ProgramRun:
     """The block that the profiler ran, how many of it, and what one took in every way, by way and phase."""
 
@@ -64,6 +77,8 @@ class ProgramRun:
     sequence_length: int
     layers: int
     rows: Rows
+    larger: "LargerBlock | None" = None
+    """A block whose kernels count; profiles of before it was measured lack it."""
 
     @classmethod
     def of(cls, device: Device, profiles: Iterable[Profile]) -> Self | None:
@@ -79,13 +94,14 @@ class ProgramRun:
         if not facts:
             return None
         first = facts[0]
-        same = [_rows(fact) for fact in facts if fact["block"] == first["block"]]
+        same = [_rows(fact) for fact in facts if _blocks(fact) == _blocks(first)]
         keys = set.intersection(*(set(rows) for rows in same))
         return cls(
             block=DecoderLayer(**first["block"]),
             sequence_length=int(first["sequence_length"]),
             layers=int(first["layers"]),
             rows={key: median(rows[key] for rows in same) for key in keys},
+            larger=_larger(first),
         )
 
     def way(self, name: str) -> BothWays:
@@ -113,8 +129,12 @@ class HostTimes:
     """Of each unit whose parameters are gathered and gradients scattered."""
     recomputed: BothWays
     """Of each layer that is recomputed, its second forward pass aside."""
+    core_recomputed: BothWays
+    """Of each layer whose attention core alone is."""
     pass_seconds: Seconds
     """Of each pass of a pipeline."""
+    split_seconds: Seconds
+    """Of each operator of a backward pass in two parts, beyond one pass and what every pass takes."""
     layer_update_seconds: Seconds
     """Of the update of one layer's tensors."""
     step_seconds: Seconds
@@ -122,22 +142,49 @@ class HostTimes:
     @classmethod
     def of(cls, run: ProgramRun, *, device: Device, kernels: BothWays) -> Self:
         """Return what a run says, where the kernels of its block take so long by themselves."""
+        is_serial = device.architecture == PROCESSOR
         plain, counts = run.way("plain"), operator_counts(run.block.operators(run.cut))
+        # Where the host only launches kernels, it does not wait for them: all of its time is its own.
+        operator = plain.beyond(kernels if is_serial else BothWays()).over(counts)
         recomputed = run.way("checkpoint").beyond(plain)
+        whole = replace(recomputed, backward=max(recomputed.backward - plain.forward, 0.0))
+        core = whole
+        if ("checkpoint_core", "forward") in run.rows:
+            # The core's second pass is one operator again.
+            found = run.way("checkpoint_core").beyond(plain)
+            core = replace(found, backward=max(found.backward - operator.forward, 0.0))
         micro_batch = run.rows["pipeline", "micro_batch"] - run.layers * (plain.forward + plain.backward)
+        pass_seconds = max(micro_batch, 0.0) / 2
+        # Profiles of before it was measured lack it. A third pass is charged as such.
+        split = run.rows.get(("split_pipeline", "micro_batch"), 0.0)
+        beyond = split - run.rows["pipeline", "micro_batch"] - pass_seconds
         return cls(
-            is_serial=device.architecture == PROCESSOR,
-            operator=plain.beyond(kernels).over(counts),
+            is_serial=is_serial,
+            operator=operator,
             tensor_parallel=run.way("tensor_parallel").beyond(plain).over(counts),
             sequence_parallel=run.way("sequence_parallel").beyond(plain).over(counts),
             sharded=run.way("sharded").beyond(plain),
-            recomputed=BothWays(
-                forward=recomputed.forward, backward=max(recomputed.backward - plain.forward, 0.0)
-            ),
-            pass_seconds=max(micro_batch, 0.0) / 2,
+            recomputed=whole,
+            core_recomputed=core,
+            pass_seconds=pass_seconds,
+            split_seconds=max(beyond, 0.0) / run.layers / counts.backward,
             layer_update_seconds=run.rows["update", "layer"],
             step_seconds=run.rows["update", "step"],
         )
+
+    def among_kernels(self, run: ProgramRun, *, kernels: BothWays) -> "HostTimes":
+        """Return the times of a host whose caches kernels of some size go through as well.
+
+        ``kernels`` is what those of the larger block take; what it took beyond them is more than operators of
+        the small one take. Everything that the host does is taken to be as much slower. A host that only
+        launches kernels has its caches for itself.
+        """
+        if run.larger is None or not self.is_serial:
+            return self
+        counts = operator_counts(run.larger.block.operators(run.larger.cut))
+        left = run.way("larger").beyond(kernels)
+        alone = self.operator.forward * counts.forward + self.operator.backward * counts.backward
+        return self.scaled(max((left.forward + left.backward) / alone, 1.0)) if alone else self
 
     def scaled(self, factor: float) -> "HostTimes":
         """Return the times of a host that takes so many times as long."""
@@ -148,7 +195,9 @@ class HostTimes:
             sequence_parallel=self.sequence_parallel.times(factor),
             sharded=self.sharded.times(factor),
             recomputed=self.recomputed.times(factor),
+            core_recomputed=self.core_recomputed.times(factor),
             pass_seconds=self.pass_seconds * factor,
+            split_seconds=self.split_seconds * factor,
             layer_update_seconds=self.layer_update_seconds * factor,
             step_seconds=self.step_seconds * factor,
         )
@@ -175,6 +224,17 @@ def operator_counts(operators: Iterable[Operator]) -> BothWays:
             case _:
                 forward, backward = forward + 1, backward + 1
     return BothWays(forward=forward, backward=backward)
+
+
+def _blocks(fact: Mapping[str, Any]) -> tuple[object, object]:
+    return fact["block"], fact.get("larger")
+
+
+def _larger(fact: Mapping[str, Any]) -> LargerBlock | None:
+    if not {("larger", "forward"), ("larger", "backward")} <= _rows(fact).keys():
+        return None
+    found = fact["larger"]
+    return LargerBlock(block=DecoderLayer(**found["block"]), sequence_length=int(found["sequence_length"]))
 
 
 def _fact(profile: Profile) -> Mapping[str, Any] | None:

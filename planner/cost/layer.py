@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Protocol
 
-from planner.cost.host_times import HostTimes
+from planner.cost.host_times import HostTimes, operator_counts
 from planner.cost.ledger import Amount, Ledger, Timed, Timed_co
 from planner.cost.tally import AXIS_CAUSES, CONTENTION_FRACTION, Cause, Family
 from planner.framework import Framework
@@ -292,6 +292,17 @@ class LayerClock(Generic[Timed, Amount]):
         ]
         return self._at_launch_rate(parts, kernels=len(parts), phase=Phase.BACKWARD)
 
+    def split_again(self, inputs: Amount, operators: Sequence[Operator]) -> Amount:
+        """Return a layer's gradients of inputs with what a host takes to find what is left for the weights.
+
+        A host that only launches kernels is ahead of them.
+        """
+        if self.host is None or not self.host.is_serial:
+            return inputs
+        count = operator_counts(op for op in operators if not op.forward_only).backward
+        seconds = count * self.host.split_seconds
+        return self.ledger.launched(inputs, host_seconds=seconds, serial_fraction=1.0)
+
     def again(self, operators: Sequence[Operator], recompute: Recompute) -> Amount:
         """Return what a mode of recomputation runs a second time."""
         again = recomputed_operators(operators, recompute=recomputed_modules(recompute))
@@ -306,7 +317,9 @@ class LayerClock(Generic[Timed, Amount]):
         """
         if self.host is None or not self.host.is_serial or recompute.mode is RecomputeMode.NONE:
             return work
-        seconds = self.host.recomputed.backward if backward else self.host.recomputed.forward
+        is_core = recompute.mode is RecomputeMode.SELECTIVE
+        again = self.host.core_recomputed if is_core else self.host.recomputed
+        seconds = again.backward if backward else again.forward
         return self.ledger.launched(work, host_seconds=seconds, serial_fraction=1.0)
 
     def _launched(self, parts: Sequence[Amount], operators: Sequence[Operator], phase: Phase) -> Amount:

@@ -5,7 +5,7 @@ Costs are shared: layouts with the same cut of a layer read the same entry.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from math import ceil
 from typing import Final
 
@@ -17,7 +17,7 @@ from planner.cost.geometry import EXPERT_AXES, axis_stride
 from planner.cost.ground import Ground, Member, cut_key, members_of, pipeline_shape
 from planner.cost.group_bridge import GroupBridge
 from planner.cost.host_budget import Nodes, binding_hosts, states_per_node
-from planner.cost.host_costs import hosted, measured_host, unit_host
+from planner.cost.host_costs import UnitHost, hosted, measured_host, unit_host
 from planner.cost.layer import CollectiveClock, KernelClock, LayerClock, LayerPasses, model_flops
 from planner.cost.layout_costs import HostPart, LayoutCosts, PartCost, Run, fixed_part, layer_class
 from planner.cost.ledger import LAUNCH_RELATIVE_ERROR, Amount, Ledger, Tallies, Timed
@@ -33,6 +33,7 @@ from planner.cost.pipeline import FixedPart, LayerClass, PipelineProblem
 from planner.cost.replicas import Replicas, replicas_of
 from planner.cost.shared_part import shared_part
 from planner.cost.split_backward import SplitBackward, split_backward
+from planner.cost.state_passes import StatePasses
 from planner.cost.states import StateCosts
 from planner.cost.tally import NOTHING, Cause, Tally, constant
 from planner.cost.withheld import withheld_bytes
@@ -42,7 +43,6 @@ from planner.legality import Setting
 from planner.optimizers import WeightShapes
 from planner.profile import Estimate, Profile
 from planner.strategy import (
-    HostShares,
     LayerWay,
     Layout,
     Mesh,
@@ -226,14 +226,11 @@ class CostModel:
             widths=self.widths,
             contention_fraction=self.facts.contention_fraction,
         )
-        on_host = layout.on_host
+        part_of = partial(self._part, ground=ground, replicas=replicas, layout=layout)
         layers = tuple(
-            self._part(number, way, ground, replicas, on_host=on_host)
-            for number, _ in enumerate(self.setting.body.classes)
-            for way in layout.ways
+            part_of(number, way) for number, _ in enumerate(self.setting.body.classes) for way in layout.ways
         )
-        first = self._part("first", LayerWay(), ground, replicas, on_host=on_host)
-        last = self._part("last", LayerWay(), ground, replicas, on_host=on_host)
+        first, last = part_of("first", LayerWay()), part_of("last", LayerWay())
         parts = (*layers, first, last)
         footprint, stages = self.setting.framework.footprint, layout.mesh.pipeline_parallel
         return LayoutCosts(
@@ -414,19 +411,22 @@ class CostModel:
         return MeshLinks(group=self.group, collectives=self.collectives, mesh=self._here(mesh))
 
     def _part(
-        self, name: Member, way: LayerWay, ground: Ground, replicas: Replicas, *, on_host: HostShares
+        self, name: Member, way: LayerWay, *, ground: Ground, replicas: Replicas, layout: Layout
     ) -> PartCost:
         """Return one counted layer, or one end of the chain.
 
         What is tied to an embedding on another stage holds a copy of it.
         """
-        tied = ground.tied_parameters.get(name, 0)
-        key = (name, way, tied, replicas.key, ground.cut_key, on_host)
+        tied, on_host = ground.tied_parameters.get(name, 0), layout.on_host
+        passes = self._state_passes(layout)
+        added_up = passes.num_micro_batches if passes else 0
+        key = (name, way, tied, replicas.key, ground.cut_key, on_host, added_up)
         if key not in self._parts:
             held = self._held_by(name, ground, tied=tied)
             run = self._run(name, way.recompute, ground)
             is_sharded = replicas.dense.sharding.gradients > 1
             host = unit_host(self.host, is_layer=isinstance(name, int), is_sharded=is_sharded)
+            host += passes.of(held, replicas) if passes else UnitHost()
             zero_stage = replicas.dense.sharding.zero_stage
             overlaps = self.setting.framework.reduction_overlaps(zero_stage)
             facts = self.facts if overlaps else None
@@ -444,6 +444,13 @@ class CostModel:
                 )
             self._parts[key] = part
         return self._parts[key]
+
+    def _state_passes(self, layout: Layout) -> StatePasses | None:
+        """Return what prices passes over gradients and parameters, on a processor that was profiled."""
+        if self.host is None or not self.host.is_serial:
+            return None
+        count = layout.batch.num_micro_batches
+        return StatePasses(kernels=self.kernels, states=self.states, num_micro_batches=count)
 
     @property
     def _hosts(self) -> HostCosts:

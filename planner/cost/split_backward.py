@@ -59,7 +59,7 @@ def split_backward(
         held = held_bytes(passes.operators, passes.cut)
     return SplitBackward(
         weight_seconds=weights.seconds,
-        more=total((inputs, weights, passes.backward.times(-1))),
+        more=total((clock.split_again(inputs, passes.operators), weights, passes.backward.times(-1))),
         held_bytes=held,
     )
 

@@ -61,6 +61,8 @@ class TrialOrder:
     schedule: Schedule
     sharding: Sharding
     chunks: tuple[tuple[PlacedLayer, ...], ...]
+    device: str | None = None
+    """The name of the device that it was planned for."""
 
     @property
     def layers(self) -> tuple[PlacedLayer, ...]:
@@ -103,6 +105,7 @@ def _order(document: Mapping[str, Any]) -> TrialOrder:
         schedule=schedule,
         sharding=Sharding(**{**plan["sharding"], "zero_stage": ZeroStage(plan["sharding"]["zero_stage"])}),
         chunks=tuple(_chunks(plan["stages"], document, schedule)),
+        device=document.get("device"),
     )
 
 

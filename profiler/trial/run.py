@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,7 @@ from torch import Tensor, distributed
 from torch._C._distributed_c10d import HashStore
 
 from planner.units import Bytes, Seconds
+from profiler import host
 from profiler.backend import Backend, open_backend
 from profiler.processes import GroupShape, Place, Ranks, join, part
 from profiler.trial.account import LiveBytes, StepAccount, TimesOperators
@@ -31,14 +32,17 @@ COMPARED_STEPS: Final = 3
 LOSS_TOLERANCE: Final = {"fp32": 1e-4, "tf32": 2e-3, "bf16": 2e-2}
 """Relative; sums in another order differ by the rounding of the format, times some terms."""
 KIBIBYTE: Final = 1024
+LIBRARIES: Final = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
+"""Of a group of one rank, by kind of device: FSDP2 gathers on the device, whatever rests on the host."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrialSettings:
     """Steps before the clock and on it; whether to run the model in one process as well.
 
-    ``in_turn``: all plans are made ready first, and then each of them runs a step in turn, so that what
-    disturbs the machine for a while disturbs all of them alike.
+    ``in_turn``: all plans are made ready first, and then each of them runs in turn, so that what disturbs the
+    machine for a while disturbs all of them alike: a step that finds caches and memory as it left them, after
+    one off the clock that finds them as another plan did.
     """
 
     warm_up_steps: int = COMPARED_STEPS
@@ -81,11 +85,13 @@ def run_orders(
     meeting: str,
 ) -> None:
     """Run plans one after the other on the processes that are here; rank 0 writes what was measured."""
-    backend = open_backend(kind, local_rank=place.local_rank, processes_per_node=place.processes_per_node)
+    sharing = max(place.processes_per_node, *(_processes_planned(order) for order in orders))
+    backend = open_backend(kind, local_rank=place.local_rank, processes_per_node=sharing)
     groups = join(place, meeting=meeting, library=backend.collective_library, shapes=())
     if place.world_size == 1:
         # A device mesh wants a group, of one rank as well.
-        distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+        library = LIBRARIES[backend.kind]
+        distributed.init_process_group(library, store=HashStore(), rank=0, world_size=1)
     ranks = groups[GroupShape(size=place.world_size)]
     try:
         run_all = run_in_turn if settings.in_turn else run_one_by_one
@@ -94,6 +100,11 @@ def run_orders(
         part()
     if place.rank == 0:
         output.write_text(json.dumps(measured, indent=1))
+
+
+def _processes_planned(order: TrialOrder) -> int:
+    """Return how many processes a node has where each is a device as planned: a rank has no more cores."""
+    return (host.processes_of_device(order.device) if order.device else None) or 1
 
 
 def run_one_by_one(
@@ -110,10 +121,15 @@ def run_in_turn(
     orders: Sequence[TrialOrder], settings: TrialSettings, *, backend: Backend, ranks: Ranks
 ) -> list[dict[str, Any]]:
     """Make all plans ready, then time one step of each in turn, round after round; see `run_one_by_one`."""
-    warmed = [_warmed(order, settings, backend, ranks) for order in orders]
+    warmed = []
+    for order in orders:
+        before = _allocated_bytes(backend)
+        one = _warmed(order, settings, backend, ranks)
+        warmed.append(replace(one, held_bytes=_allocated_bytes(backend) - before))
     for _ in range(settings.steps):
         for one in warmed:
             backend.use_precision(one.trial.order.job.precision)
+            one.trial.step()
             one.seconds.append(_timed(one.trial, ranks))
     return [_measured(one, settings, backend, ranks) for one in warmed]
 
@@ -126,6 +142,8 @@ class _Warmed:
     losses: list[Tensor | None]
     losses_alone: list[float] | None
     seconds: list[dict[str, Seconds]]
+    held_bytes: Bytes | None = None
+    """What it holds between steps on an accelerator that other plans hold something on too; None alone."""
 
 
 def _warmed(order: TrialOrder, settings: TrialSettings, backend: Backend, ranks: Ranks) -> _Warmed:
@@ -143,7 +161,8 @@ def _measured(warmed: _Warmed, settings: TrialSettings, backend: Backend, ranks:
     backend.use_precision(trial.order.job.precision)
     seconds += [_timed(trial, ranks) for _ in range(settings.steps - len(seconds))]
     account = _account(trial) if settings.has_account else StepAccount().to_document()
-    memory = _memory(trial, backend)
+    others = 0.0 if warmed.held_bytes is None else _allocated_bytes(backend) - warmed.held_bytes
+    memory = _memory(trial, backend, others_bytes=others)
     everyone = ranks.exchange(
         {
             "stage": trial.mesh.stage,
@@ -264,11 +283,12 @@ def _account(trial: Trial) -> dict[str, Any]:
     return watcher.account.to_document()
 
 
-def _memory(trial: Trial, backend: Backend) -> dict[str, Bytes]:
+def _memory(trial: Trial, backend: Backend, *, others_bytes: Bytes) -> dict[str, Bytes]:
     """Return the bytes of states and of all live tensors in one more step, and of this process.
 
-    What rests on the host counts apart. A processor is its own host: there gradients, which are made on the
-    device, are taken off its peak, and an update on the host does not count among it.
+    An accelerator's allocator counts what other plans hold as well. What rests on the host counts apart. A
+    processor is its own host: there gradients, which are made on the device, are taken off its peak, and an
+    update on the host does not count among it.
     """
     update = trial.update
     watcher = LiveBytes(update.kept())
@@ -278,7 +298,7 @@ def _memory(trial: Trial, backend: Backend) -> dict[str, Bytes]:
         trial.backward()
         gradients = update.gradient_bytes()
         is_own_host = update.on_host and backend.kind == "cpu"
-        peak_of_passes = _peak_bytes(watcher, backend) - (gradients if is_own_host else 0.0)
+        peak_of_passes = _peak_bytes(watcher, backend) - others_bytes - (gradients if is_own_host else 0.0)
         update.step()
     return {
         "parameters": update.parameter_bytes(),
@@ -286,9 +306,14 @@ def _memory(trial: Trial, backend: Backend) -> dict[str, Bytes]:
         "optimizer": update.optimizer_bytes(),
         "on_host": update.host_bytes() + (gradients if update.on_host else 0.0),
         "peak_of_passes": peak_of_passes,
-        "peak_allocated": peak_of_passes if is_own_host else _peak_bytes(watcher, backend),
+        "peak_allocated": peak_of_passes if is_own_host else _peak_bytes(watcher, backend) - others_bytes,
         "process": float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIBIBYTE),
     }
+
+
+def _allocated_bytes(backend: Backend) -> Bytes:
+    """Return what torch's allocator holds of an accelerator now; nothing on a processor, which has none."""
+    return float(torch.cuda.memory_allocated()) if backend.kind == "cuda" else 0.0
 
 
 def _peak_bytes(watcher: LiveBytes, backend: Backend) -> Bytes:

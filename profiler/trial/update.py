@@ -25,14 +25,17 @@ _reduce_scatter = getattr(distributed, "reduce_scatter_single", distributed.redu
 
 
 def optimizer_of(name: str, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
-    """Return torch's own optimizer by the planner's name of it."""
+    """Return torch's own optimizer by the planner's name of it: fused, as the profiler measures it.
+
+    The others hold copies of all parameters while they step, and run every one of their passes by itself.
+    """
     match name:
         case "sgd":
-            return torch.optim.SGD(parameters, lr=LEARNING_RATE)
+            return torch.optim.SGD(parameters, lr=LEARNING_RATE, fused=True)
         case "adam":
-            return torch.optim.Adam(parameters, lr=LEARNING_RATE, foreach=True)
+            return torch.optim.Adam(parameters, lr=LEARNING_RATE, fused=True)
         case _:
-            return torch.optim.AdamW(parameters, lr=LEARNING_RATE, foreach=True)
+            return torch.optim.AdamW(parameters, lr=LEARNING_RATE, fused=True)
 
 
 @dataclass(kw_only=True, slots=True, eq=False)

@@ -109,6 +109,8 @@ def test_a_digest_is_a_sha256() -> None:
         ({"shape": [1, 1, 1]}, "shape must be an object"),
         ({"source": 7}, "source must be a text"),
         ({"source": "x" * 1000}, "source must be a text"),
+        ({"second": 1.0}, "unknown key 'second'; did you mean 'seconds'?"),
+        ({"spread": 1.0, "zeal": 1.0}, "unknown key 'spread'; did you mean 'spread_seconds'?"),
     ],
 )
 def test_a_bad_kernel_row_is_refused_with_its_reason(changes: dict[str, Any], reason: str) -> None:
@@ -129,6 +131,7 @@ def test_a_bad_kernel_row_is_refused_with_its_reason(changes: dict[str, Any], re
         ({"ranks_per_node": 4}, "above world_size"),
         ({"payload_bytes": 0}, "payload_bytes is 0"),
         ({"payload_bytes": None}, "payload_bytes is None"),
+        ({"ranks": 2}, "unknown key 'ranks'; did you mean 'ranks_per_node'"),
     ],
 )
 def test_a_bad_collective_row_is_refused_with_its_reason(changes: dict[str, Any], reason: str) -> None:
@@ -142,8 +145,9 @@ def test_good_rows_are_kept_beside_bad_ones() -> None:
     document = small_document()
     document["kernels"] += [7, {"operator": "add"}]
     document["transfers"].append({"operation": "h2d", "bytes_per_second": 0})
+    document["transfers"].append({"operation": "h2d", "bytes_per_second": 1e9, "bytes": 4})
     profile, refused = Profile.read(document)
-    assert [row.pointer for row in refused] == ["/kernels/3", "/kernels/4", "/transfers/1"]
+    assert [row.pointer for row in refused] == ["/kernels/3", "/kernels/4", "/transfers/1", "/transfers/2"]
     assert profile.digest == Profile.from_document(small_document()).digest
 
 

@@ -68,6 +68,16 @@ def test_each_process_has_an_even_share_of_the_cores() -> None:
     assert host.core_share(2 * cores) == "0.5c"
 
 
+def test_cores_in_the_name_of_a_device_say_how_many_share_the_node() -> None:
+    cores, own = host.num_cores(), f"cpu-{host.slug(host.cpu_model())}"
+
+    assert host.processes_of_device(f"{own}-{cores}c") == 1
+    assert host.processes_of_device(f"{own}-{cores / 2:g}c") == 2
+    assert host.processes_of_device(f"{own}-{4 * cores}c") == 1
+    assert host.processes_of_device("H100-SXM5-80GB") is None
+    assert host.processes_of_device("cpu-other-1c") is None
+
+
 def test_largest_cache_is_found(tmp_path: Path) -> None:
     for number, size in enumerate(("32K", "1024K", "36864K")):
         folder = tmp_path / f"index{number}"

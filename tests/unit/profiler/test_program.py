@@ -22,10 +22,19 @@ def facts() -> Iterator[dict[str, Any]]:
 
 def test_every_way_to_run_a_layer_is_timed(facts: dict[str, Any]) -> None:
     seconds = {(row["program"], row["phase"]): row["seconds"] for row in facts["rows"]}
-    ways = ("plain", "checkpoint", "tensor_parallel", "sequence_parallel", "sharded")
+    ways = (
+        "plain",
+        "larger",
+        "checkpoint",
+        "checkpoint_core",
+        "tensor_parallel",
+        "sequence_parallel",
+        "sharded",
+    )
     expected = {(way, phase) for way in ways for phase in ("forward", "backward")}
     assert seconds.keys() == expected | {
         ("pipeline", "micro_batch"),
+        ("split_pipeline", "micro_batch"),
         ("update", "layer"),
         ("update", "step"),
     }

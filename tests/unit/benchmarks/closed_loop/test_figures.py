@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.closed_loop.figures import Trialled, choices, goals, overall, rows_of
+from benchmarks.closed_loop.measurements import Measurement
 from benchmarks.closed_loop.network import GIGABIT
 from benchmarks.closed_loop.plans import Predicted
 from benchmarks.closed_loop.rounds import Ran, low_quantile
@@ -47,13 +48,16 @@ def ran(
 ) -> Ran:
     seconds = time_factor * plan.prediction.step_time_seconds
     peaks = [peak_factor * stage.peak_allocated_bytes for stage in plan.prediction.memory]
-    return Ran(
-        predicted=plan,
+    measured = Measurement(
+        order=plan.order(),
+        is_control=is_control,
         seconds=[seconds, seconds, 3 * seconds],
+        passes_seconds=0.9 * seconds,
+        update_seconds=0.1 * seconds,
         peak_bytes=peaks,
         process_bytes=1e9,
-        is_control=is_control,
     )
+    return Ran(predicted=plan, measured=measured)
 
 
 def trialled(*runs: Ran) -> Trialled:
