@@ -21,7 +21,7 @@ from profiler.host import cpu_model, num_cores
 
 MET, MISSED = 0, 1
 ENDED_BY_SIGNAL = 128
-EFFORT = Effort(kernel_seconds=75, link_seconds=20, run_seconds=40, rounds=5)
+EFFORT = Effort(kernel_seconds=50, link_seconds=15, run_seconds=20, rounds=5)
 QUICK_EFFORT = Effort(kernel_seconds=30, link_seconds=10, run_seconds=25, rounds=5)
 
 EPILOG = """\

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -18,8 +18,8 @@ GRACE_SECONDS: Final = 5
 TICK_SECONDS: Final = 0.05
 SHOWN_LINES: Final = 8
 IN_TURNS: Final = ("chrt", "--batch", "0")
-"""Threads of a rank share its core and take turns. Else whichever is woken interrupts the one that woke it: a
-collective of gloo, which goes through four of them, takes 0.15 ms or 4 ms, a timer's period, as it happens.
+"""Threads take turns. Else whichever is woken interrupts the one that woke it: a collective of gloo, which
+goes through four of them, takes 0.15 ms or a timer's period of 4 ms, as it happens.
 """
 REPOSITORY: Final = Path(__file__).parents[2]
 
@@ -36,11 +36,29 @@ def run_ranks(network: Network, module: str, arguments: Sequence[str], *, log: P
     meeting = {**network.environment(), "MASTER_PORT": str(next(_PORTS)), "WORLD_SIZE": str(network.ranks)}
     command = [sys.executable, "-m", module, *arguments]
     with log.open("w") as said, _started(network, command, meeting, said.fileno()) as processes:
+        free: set[int] = set()
         while (codes := [process.poll() for process in processes]) and None in codes and not any(codes):
+            for process in processes:
+                _free_helpers(process.pid, free)
             time.sleep(TICK_SECONDS)
     if any(codes):
         lines = log.read_text().strip().splitlines()[-SHOWN_LINES:]
         raise RankDied("\n".join([f"{module} ended with {codes}", *lines]))
+
+
+def _free_helpers(process: int, free: set[int]) -> None:
+    """Let what helps a rank run on any core: a message waits for a core, not for the rank to stop computing.
+
+    Ranks take turns at waiting, and then their cores are idle. ``free`` are the threads that may already.
+    """
+    try:
+        threads = {int(entry.name) for entry in Path(f"/proc/{process}/task").iterdir()}
+    except FileNotFoundError:
+        return
+    for thread in threads - {process} - free:
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(thread, os.sched_getaffinity(0))
+            free.add(thread)
 
 
 @contextmanager

@@ -17,6 +17,11 @@ WIDE: Final = Model(name="wide", width=384, depth=2, sequence_length=64, global_
 DEEP: Final = Model(name="deep", width=192, depth=8, sequence_length=32, global_batch_size=8)
 LONG: Final = Model(name="long", width=128, depth=2, sequence_length=512, global_batch_size=4)
 
+THIRDS: Final = Model(
+    name="thirds", width=192, depth=3, sequence_length=64, global_batch_size=6, heads=6, vocabulary=768
+)
+"""What three ranks divide."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scenario:
@@ -45,6 +50,7 @@ WHOLE: Final = (
     Scenario(ranks=2, link=TEN_GIGABIT, models=(SMALL,)),
     Scenario(ranks=2, link=GIGABIT, models=(SMALL, WIDE)),
     Scenario(ranks=2, link=HUNDRED_MEGABIT, models=(SMALL,)),
+    Scenario(ranks=3, link=TEN_GIGABIT, models=(THIRDS,)),
     Scenario(ranks=4, link=TEN_GIGABIT, models=(SMALL,)),
     Scenario(ranks=4, link=HUNDRED_MEGABIT, models=(SMALL,)),
 )
