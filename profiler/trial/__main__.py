@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
-from profiler.backend import detect_kind
+from profiler.backend import detect_kind, num_devices
 from profiler.processes import Place, place_from_torchrun, spawn
 from profiler.trial.errors import PlanCannotRun
 from profiler.trial.order import TrialOrder, read_order
@@ -41,10 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     try:
         orders = [read_order(json.loads(path.read_text())) for path in arguments.orders]
-        work = partial(
-            run_orders, orders, settings, detect_kind(arguments.device), arguments.output.resolve()
-        )
-        processes = _num_ranks(orders)
+        kind, processes = detect_kind(arguments.device), _num_ranks(orders)
+        if place is None:
+            _require_devices(kind, processes)
+        work = partial(run_orders, orders, settings, kind, arguments.output.resolve())
         if place is not None:
             work(place, "env://")
         elif processes == 1:
@@ -66,6 +66,16 @@ def _num_ranks(orders: Sequence[TrialOrder]) -> int:
     if len(sizes) != 1:
         raise PlanCannotRun(f"plans of one trial have one number of ranks, these have {sorted(sizes)}")
     return sizes.pop()
+
+
+def _require_devices(kind: str, processes: int) -> None:
+    """Refuse more ranks than there are accelerators here; a core may run several."""
+    here = num_devices(kind)
+    if kind != "cpu" and processes > here:
+        raise PlanCannotRun(
+            f"{processes} ranks need as many accelerators and {here} are here: start them by torchrun on "
+            "several nodes, or take --device cpu"
+        )
 
 
 def _last_line(error: Exception) -> str:

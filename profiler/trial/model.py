@@ -14,13 +14,17 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from planner.strategy import RecomputeMode
-from planner.workload.block import Arrangement
+from planner.workload.block import Arrangement, BlockLayer
 from planner.workload.embedding import EmbeddingLayer
 from planner.workload.ends import HeadLayer, NormLayer
+from planner.workload.experts import Experts
 from planner.workload.layers import Layer
+from planner.workload.mlp import Mlp as MlpSizes
 from planner.workload.passes import Norm
+from planner.workload.self_attention import SelfAttention
 from planner.workload.transformer import DecoderLayer
 from profiler.trial.errors import PlanCannotRun
+from profiler.trial.experts import ExpertsMlp
 from profiler.trial.order import PlacedLayer, TrialJob
 
 DTYPES: Final = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -53,7 +57,7 @@ class Embedding(nn.Module):
 class Attention(nn.Module):
     """Causal self-attention with grouped keys and values, and rotated queries and keys where said."""
 
-    def __init__(self, layer: DecoderLayer, *, recomputes_core: bool, is_unfused: bool) -> None:
+    def __init__(self, layer: SelfAttention, *, recomputes_core: bool, is_unfused: bool) -> None:
         super().__init__()
         width, narrow = layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim
         self.query = nn.Linear(layer.hidden, width, bias=layer.qkv_bias)
@@ -85,11 +89,11 @@ class Attention(nn.Module):
 class Mlp(nn.Module):
     """Two matrices around GELU, or three around a gate (SiLU)."""
 
-    def __init__(self, layer: DecoderLayer) -> None:
+    def __init__(self, layer: MlpSizes) -> None:
         super().__init__()
-        self.up = nn.Linear(layer.hidden, layer.ffn, bias=layer.mlp_bias)
-        self.gate = nn.Linear(layer.hidden, layer.ffn, bias=layer.mlp_bias) if layer.gated else None
-        self.down = nn.Linear(layer.ffn, layer.hidden, bias=layer.mlp_bias)
+        self.up = nn.Linear(layer.hidden, layer.ffn, bias=layer.bias)
+        self.gate = nn.Linear(layer.hidden, layer.ffn, bias=layer.bias) if layer.gated else None
+        self.down = nn.Linear(layer.ffn, layer.hidden, bias=layer.bias)
 
     def forward(self, x_BSE: Tensor) -> Tensor:
         """Return the output of the MLP, BSE."""
@@ -102,16 +106,19 @@ class Mlp(nn.Module):
 
 
 class Block(nn.Module):
-    """Norm, attention, residual sum, norm, MLP, residual sum."""
+    """Norm, attention, residual sum, norm, MLP or experts, residual sum."""
 
     def __init__(
-        self, layer: DecoderLayer, *, recomputes_core: bool = False, is_unfused: bool = False
+        self, layer: DecoderLayer | BlockLayer, *, recomputes_core: bool = False, is_unfused: bool = False
     ) -> None:
         super().__init__()
+        attention, mlp = (layer.block if isinstance(layer, DecoderLayer) else layer).branches
+        assert isinstance(attention, SelfAttention)
+        assert isinstance(mlp, MlpSizes | Experts)
         self.attention_norm = norm_module(layer.norm, layer.hidden)
-        self.attention = Attention(layer, recomputes_core=recomputes_core, is_unfused=is_unfused)
+        self.attention = Attention(attention, recomputes_core=recomputes_core, is_unfused=is_unfused)
         self.mlp_norm = norm_module(layer.norm, layer.hidden)
-        self.mlp = Mlp(layer)
+        self.mlp = ExpertsMlp(mlp) if isinstance(mlp, Experts) else Mlp(mlp)
 
     def forward(self, x_BSE: Tensor) -> Tensor:
         """Return the output of the block, BSE."""
@@ -156,7 +163,7 @@ def layer_module(placed: PlacedLayer, *, is_unfused: bool) -> nn.Module:
     _refuse(layer)
     if isinstance(layer, EmbeddingLayer):
         return Embedding(layer)
-    if isinstance(layer, DecoderLayer):
+    if isinstance(layer, DecoderLayer | BlockLayer):
         is_selective = placed.recompute.mode is RecomputeMode.SELECTIVE
         return Block(layer, recomputes_core=is_selective, is_unfused=is_unfused)
     if isinstance(layer, NormLayer):
@@ -221,6 +228,7 @@ def _tie(placed: Sequence[PlacedLayer], modules: Sequence[nn.Module]) -> None:
 
 def _refuse(layer: Layer) -> None:
     """Refuse what a plain decoder does not have, by name."""
+    extras: dict[str, object]
     match layer:
         case EmbeddingLayer():
             extras = {
@@ -237,6 +245,8 @@ def _refuse(layer: Layer) -> None:
                 "norm of queries and keys": layer.query_key_norm,
                 "window": layer.window,
             }
+        case BlockLayer():
+            extras = _extras_of_block(layer)
         case NormLayer() | HeadLayer():
             extras = {}
         case _:
@@ -244,3 +254,31 @@ def _refuse(layer: Layer) -> None:
     for name, given in extras.items():
         if given:
             raise PlanCannotRun(f"a trial has no {name}: {layer.kind} layers have")
+
+
+def _extras_of_block(layer: BlockLayer) -> dict[str, object]:
+    """Return what a block has beside attention to the tokens before and an MLP or experts."""
+    match layer.branches:
+        case (SelfAttention() as attention, (MlpSizes() | Experts()) as mlp):
+            pass
+        case branches:
+            labels = ", ".join(branch.label for branch in branches)
+            raise PlanCannotRun(f"a trial has no {layer.kind} layers of {labels}")
+    extras: dict[str, object] = {
+        "dropout": layer.dropout or attention.dropout,
+        f"{layer.arrangement.value} arrangement of norms": layer.arrangement is not Arrangement.PRE,
+        "norm of queries and keys": attention.query_key_norm,
+        "window": attention.window or attention.chunk,
+        "attention to later tokens": not attention.causal,
+        "gated attention": attention.gated,
+        "sinks": attention.sinks,
+        "relative places": attention.relative_buckets,
+    }
+    if isinstance(mlp, MlpSizes):
+        return extras
+    return extras | {
+        "shared experts": mlp.shared_ffn,
+        "narrow experts": mlp.latent,
+        "biases of experts": mlp.bias,
+        "correction of loads": mlp.correction_bias,
+    }

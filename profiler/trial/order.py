@@ -164,8 +164,17 @@ def _refuse_what_is_missing(order: TrialOrder) -> None:
     mesh, sharding = order.mesh, order.sharding
     rules = (
         (mesh.context_parallel == 1, "context parallel"),
-        (mesh.expert_parallel == 1, "expert parallel"),
         (sharding.experts is None, "experts that are sharded by themselves"),
+        (mesh.expert_tensor_parallel == 1, "experts cut over tensor parallel ranks"),
+        (mesh.tensor_parallel == 1 or not _has_experts(order), "experts beside tensor parallel"),
+        (
+            mesh.expert_parallel == 1 or sharding.zero_stage is ZeroStage.NONE,
+            "experts spread over ranks beside states that are sharded (ZeRO stage 1, 2 or 3)",
+        ),
+        (
+            mesh.expert_parallel == 1 or mesh.data_parallel % mesh.expert_parallel == 0,
+            "experts spread over other ranks than those of data parallel",
+        ),
         (order.job.precision in PRECISIONS, f"precision {order.job.precision}"),
         (order.job.parameter_dtype in {"fp32", "bf16"}, f"parameters in {order.job.parameter_dtype}"),
         (order.job.optimizer in OPTIMIZERS, f"optimizer {order.job.optimizer}"),
@@ -179,6 +188,10 @@ def _refuse_what_is_missing(order: TrialOrder) -> None:
     for holds, what in rules:
         if not holds:
             raise PlanCannotRun(f"a trial has no {what}")
+
+
+def _has_experts(order: TrialOrder) -> bool:
+    return any(split.axis == "expert_parallel" for placed in order.layers for split in placed.layer.splits)
 
 
 def _is_whole_on_host(order: TrialOrder) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
@@ -23,13 +23,15 @@ from torch.distributed.tensor.parallel import (
 )
 
 from planner.strategy import RecomputeMode, ZeroStage
+from planner.workload.block import BlockLayer
 from planner.workload.transformer import DecoderLayer
 from profiler.trial.account import Axis, ranks_of
 from profiler.trial.errors import PlanCannotRun
-from profiler.trial.model import Block, Chunk, Embedding
+from profiler.trial.experts import ExpertsMlp
+from profiler.trial.model import Block, Chunk, Embedding, Mlp
 from profiler.trial.order import PlacedLayer, TrialOrder
 
-DATA, REPLICATE, TENSOR, PIPELINE = "data", "replicate", "tensor", "pipeline"
+DATA, REPLICATE, TENSOR, PIPELINE, EXPERT = "data", "replicate", "tensor", "pipeline", "expert"
 """Names of mesh axes."""
 
 
@@ -39,6 +41,10 @@ class TrialMesh:
 
     mesh: DeviceMesh
     order: TrialOrder
+    experts: distributed.ProcessGroup | None = None
+    """The ranks that experts are spread over: neighbours on the data axis."""
+    expert_replicas: distributed.ProcessGroup | None = None
+    """The ranks that have the same experts."""
 
     @property
     def stage(self) -> int:
@@ -82,11 +88,16 @@ class TrialMesh:
     def axes(self) -> dict[frozenset[int], Axis]:
         """Return the axes with several ranks, by those that this one meets on them."""
         groups = {name: self.mesh.get_group(name) for name in self.mesh.mesh_dim_names or ()}
-        return {
+        axes = {
             ranks_of(group): Axis(name=DATA if name == REPLICATE else name, group=group)
             for name, group in groups.items()
             if group.size() > 1
         }
+        # Experts may be spread over all of the data axis: what goes over it is mostly theirs then.
+        for name, own in ((DATA, self.expert_replicas), (EXPERT, self.experts)):
+            if own is not None and own.size() > 1:
+                axes.setdefault(ranks_of(own), Axis(name=name, group=own))
+        return axes
 
 
 def build_mesh(order: TrialOrder, *, device: torch.device) -> TrialMesh:
@@ -108,7 +119,30 @@ def build_mesh(order: TrialOrder, *, device: torch.device) -> TrialMesh:
     mesh = init_device_mesh(
         device.type, tuple(size for _, size in sizes), mesh_dim_names=tuple(name for name, _ in sizes)
     )
-    return TrialMesh(mesh=mesh, order=order)
+    experts, replicas = _expert_groups(mesh, order)
+    return TrialMesh(mesh=mesh, order=order, experts=experts, expert_replicas=replicas)
+
+
+def _expert_groups(
+    mesh: DeviceMesh, order: TrialOrder
+) -> tuple[distributed.ProcessGroup | None, distributed.ProcessGroup | None]:
+    """Return the groups that this rank's experts are spread and repeated over; none where all have all."""
+    size = order.mesh.expert_parallel
+    if size == 1:
+        return None, None
+    names = mesh.mesh_dim_names or ()
+    lines = mesh.mesh.movedim(names.index(DATA), -1).reshape(-1, order.mesh.data_parallel // size, size)
+    spread = [ranks for line in lines for ranks in line.tolist()]
+    repeated = [ranks for line in lines for ranks in line.T.tolist()]
+    return _own_of(spread), _own_of(repeated)
+
+
+def _own_of(groups: list[list[int]]) -> distributed.ProcessGroup:
+    """Return this rank's one of some groups; every rank makes all of them, in the same order."""
+    own = distributed.get_rank()
+    made = [(ranks, distributed.new_group(ranks)) for ranks in groups]
+    group: distributed.ProcessGroup = next(group for ranks, group in made if own in ranks)
+    return group
 
 
 def parallelized(chunk: Chunk, placed: Sequence[PlacedLayer], mesh: TrialMesh) -> Chunk:
@@ -118,6 +152,10 @@ def parallelized(chunk: Chunk, placed: Sequence[PlacedLayer], mesh: TrialMesh) -
     if order.mesh.tensor_parallel > 1:
         for layer in chunk.layers:
             split_layer(layer, mesh.mesh[TENSOR], is_sequence_split=order.mesh.sequence_parallel)
+    if mesh.experts is not None:
+        for layer in chunk.layers:
+            if isinstance(layer, Block) and isinstance(layer.mlp, ExpertsMlp):
+                layer.mlp.spread(mesh.experts)
     for number, entry in enumerate(placed):
         if entry.recompute.mode is RecomputeMode.FULL:
             chunk.layers[number] = checkpoint_wrapper(chunk.layers[number])
@@ -163,6 +201,7 @@ def _block_styles(block: Block, *, is_sequence_split: bool) -> dict[str, Paralle
         for name in ("attention", "mlp")
     }
     columns = ["attention.query", "attention.key", "attention.value", "mlp.up"]
+    assert isinstance(block.mlp, Mlp), "a trial refuses experts beside tensor parallelism"
     columns += ["mlp.gate"] if block.mlp.gate is not None else []
     styles |= {name: ColwiseParallel() for name in columns}
     styles |= {name: RowwiseParallel(output_layouts=between) for name in ("attention.output", "mlp.down")}
@@ -187,7 +226,7 @@ def _shard(chunk: Chunk, placed: Sequence[PlacedLayer], mesh: TrialMesh) -> None
         offload_policy=host if order.on_host else OffloadPolicy(),
     )
     for module, entry in zip(chunk.layers, placed, strict=True):
-        if isinstance(entry.layer, DecoderLayer):
+        if isinstance(entry.layer, DecoderLayer | BlockLayer):
             shard(module)
     shard(chunk)
 
@@ -199,6 +238,9 @@ def refuse_uneven(placed: Sequence[PlacedLayer], order: TrialOrder) -> None:
         raise PlanCannotRun(f"{degree} ranks cannot split {order.job.sequence_length} positions evenly")
     for entry in placed:
         for split in entry.layer.splits:
+            if split.axis == "expert_parallel" and split.pieces % order.mesh.expert_parallel:
+                spread = order.mesh.expert_parallel
+                raise PlanCannotRun(f"{spread} ranks cannot share {split.pieces} experts evenly")
             if split.axis == "tensor_parallel" and split.pieces % degree:
                 raise PlanCannotRun(f"{degree} ranks cannot split {split.pieces} {split.name} evenly")
         vocabulary = getattr(entry.layer, "vocabulary", degree)

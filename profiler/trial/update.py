@@ -4,7 +4,7 @@ With ZeRO stage 0 all replicas keep all states; with stage 1 a replica keeps the
 parameter and hands the updated part round; from stage 2 on FSDP2 has summed and sharded gradients before.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -14,6 +14,7 @@ from torch.distributed.tensor import DTensor
 
 from planner.strategy import ZeroStage
 from planner.units import Bytes
+from profiler.trial.experts import ExpertsMlp
 from profiler.trial.model import Chunk
 from profiler.trial.parallel import DATA, TrialMesh
 
@@ -74,6 +75,7 @@ class Bucket:
     parts: list[Part]
     group: distributed.ProcessGroup
     replicas: int
+    """How many ranks have them."""
     ready: int = 0
     pending: list[distributed.Work] = field(default_factory=list)
 
@@ -144,7 +146,7 @@ def _pieces(whole: Tensor, sizes: list[int]) -> list[Tensor]:
 class Update:
     """Sums gradients over replicas as soon as the last micro-batch has made them, and steps."""
 
-    def __init__(self, modules: Iterable[nn.Module], mesh: TrialMesh) -> None:
+    def __init__(self, modules: Sequence[nn.Module], mesh: TrialMesh) -> None:
         order = mesh.order
         self._replicas = 1 if mesh.is_sharded else order.mesh.data_parallel
         group = mesh.mesh.get_group(DATA) if self._replicas > 1 else None
@@ -160,6 +162,8 @@ class Update:
         self._buckets: list[Bucket] = []
         if group is not None:
             self._buckets = [Bucket(parts=parts, group=group, replicas=self._replicas) for parts in layers]
+        if mesh.expert_replicas is not None:
+            self._buckets = list(_apart(self._buckets, _of_experts(modules), mesh.expert_replicas))
         for bucket in self._buckets:
             for part in bucket.parts:
                 part.parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]  # torch's
@@ -225,6 +229,27 @@ class Update:
         own = [(part.gradient(), part.reduced) for part in self.parts]
         given = (reduced if gradient is None else gradient for gradient, reduced in own)
         return [gradient for gradient in given if gradient is not None]
+
+
+def _of_experts(modules: Iterable[nn.Module]) -> set[nn.Parameter]:
+    experts = (part for module in modules for part in module.modules() if isinstance(part, ExpertsMlp))
+    return {parameter for one in experts for parameter in one.own_parameters}
+
+
+def _apart(
+    buckets: Iterable[Bucket], experts: set[nn.Parameter], group: distributed.ProcessGroup
+) -> Iterator[Bucket]:
+    """Yield buckets with experts in some of their own, whose sums are over the ranks that have the same ones.
+
+    Their gradients have the tokens of all ranks that the experts are spread over.
+    """
+    for bucket in buckets:
+        own = [part for part in bucket.parts if part.parameter in experts]
+        rest = [part for part in bucket.parts if part.parameter not in experts]
+        if rest:
+            yield Bucket(parts=rest, group=bucket.group, replicas=bucket.replicas)
+        if own:
+            yield Bucket(parts=own, group=group, replicas=group.size())
 
 
 def _parameters_of_layers(modules: Iterable[nn.Module]) -> list[list[nn.Parameter]]:

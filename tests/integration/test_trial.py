@@ -22,6 +22,14 @@ CONFIG = {
     "rms_norm_eps": 1e-5,
     "tie_word_embeddings": False,
 }
+EXPERTS = {
+    **CONFIG,
+    "architectures": ["MixtralForCausalLM"],
+    "model_type": "mixtral",
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "num_hidden_layers": 2,
+}
 TOLERANCE = 0.1
 ON_HOST = json.dumps({"parameters": 1, "gradients": 1, "optimizer": 1})
 TWO_RANKS = {
@@ -58,6 +66,27 @@ FOUR_RANKS = {
     "split and all sharded": ("data_parallel=2", "tensor_parallel=2", "zero_stage=3", "micro_batch_size=2"),
     "pipeline of sharded optimizers": ("data_parallel=2", "pipeline_parallel=2", "zero_stage=1"),
 }
+THREE_RANKS = {
+    "three replicas": ("data_parallel=3", "zero_stage=0"),
+    "pipeline of three": ("pipeline_parallel=3", "schedule=1f1b"),
+    "sharded over three": ("data_parallel=3", "zero_stage=3"),
+}
+OF_EXPERTS = {
+    "experts on both ranks": ("data_parallel=2", "expert_parallel=1", "zero_stage=0"),
+    "experts over ranks": ("data_parallel=2", "expert_parallel=2", "zero_stage=0"),
+    "experts over ranks, recomputed": (
+        *("data_parallel=2", "expert_parallel=2", "zero_stage=0", "micro_batch_size=2"),
+        "recompute=full",
+    ),
+    "experts sharded as the rest": ("data_parallel=2", "expert_parallel=1", "zero_stage=3"),
+}
+OF_EXPERTS_ON_FOUR = {
+    "experts over ranks, twice": ("data_parallel=4", "expert_parallel=2", "zero_stage=0"),
+    "experts over ranks in a pipeline": (
+        *("data_parallel=2", "pipeline_parallel=2", "expert_parallel=2", "zero_stage=0"),
+        "schedule=1f1b",
+    ),
+}
 
 
 @pytest.fixture(scope="module")
@@ -67,15 +96,21 @@ def meshplan(tmp_path_factory: pytest.TempPathFactory) -> Command:
 
 
 def run(
-    plans: Mapping[str, tuple[str, ...]], *, ranks: int, meshplan: Command, folder: Path
+    plans: Mapping[str, tuple[str, ...]],
+    *,
+    ranks: int,
+    meshplan: Command,
+    folder: Path,
+    model: Mapping[str, Any] = CONFIG,
+    samples: int = 4,
 ) -> dict[str, dict[str, Any]]:
     """Return the reports of plans, each predicted and then run, by their names."""
     config = folder / "config.json"
-    config.write_text(json.dumps(CONFIG))
+    config.write_text(json.dumps(model))
     files = []
     for number, words in enumerate(plans.values()):
         choices = [text for word in words for text in ("--plan", word)]
-        job = ("--global-batch", "4", "--sequence", "8", "--precision", "fp32", "--framework", "any")
+        job = ("--global-batch", str(samples), "--sequence", "8", "--precision", "fp32", "--framework", "any")
         ended = meshplan(
             "evaluate", "--model", str(config), "--cluster", f"t4:{ranks}", *job, *choices, "--json"
         )
@@ -165,3 +200,35 @@ def test_plans_of_four_ranks_join_two_kinds_of_parallelism(meshplan: Command, tm
         for report in reports.values()
     ]
     assert sent == [{"data", "tensor"}, {"data", "pipeline"}]
+
+
+def test_plans_of_three_ranks_give_the_losses_of_one_process(meshplan: Command, tmp_path: Path) -> None:
+    reports = run(THREE_RANKS, ranks=3, meshplan=meshplan, folder=tmp_path, samples=6)
+    for report in reports.values():
+        check(report)
+
+
+def test_experts_over_two_ranks_give_the_losses_of_one_process(meshplan: Command, tmp_path: Path) -> None:
+    reports = run(OF_EXPERTS, ranks=2, meshplan=meshplan, folder=tmp_path, model=EXPERTS)
+    for report in reports.values():
+        check(report)
+    exchanges = {
+        name: [
+            row["calls"]
+            for stage in report["measured"]["stages"]
+            for row in stage["communication"]
+            if row["operation"].startswith("alltoall")
+        ]
+        for name, report in reports.items()
+    }
+    # Two layers of two micro-batches: counts, tokens there and back, and the gradients of both.
+    assert exchanges["experts on both ranks"] == exchanges["experts sharded as the rest"] == []
+    assert sum(exchanges["experts over ranks"]) == 2 * 2 * 5
+
+
+def test_experts_over_four_ranks_give_the_losses_of_one_process(meshplan: Command, tmp_path: Path) -> None:
+    reports = run(OF_EXPERTS_ON_FOUR, ranks=4, meshplan=meshplan, folder=tmp_path, model=EXPERTS)
+    for report in reports.values():
+        check(report)
+    (stage,) = reports["experts over ranks, twice"]["measured"]["stages"]
+    assert {row["axis"] for row in stage["communication"]} == {"data", "expert"}
