@@ -46,7 +46,12 @@ def test_chunks_stand_turn_by_turn_and_stage_by_stage() -> None:
     ("changes", "reason"),
     [
         ({"context_parallel": 2}, "context parallel"),
-        ({"expert_parallel": 2}, "expert parallel"),
+        ({"expert_parallel": 2}, "other ranks than those of data parallel"),
+        (
+            {"data_parallel": 2, "expert_parallel": 2, "sharding": {"zero_stage": 1, "optimizer": 2}},
+            "beside states that are sharded",
+        ),
+        ({"expert_tensor_parallel": 2}, "experts cut over tensor parallel ranks"),
         ({"job": {"precision": "fp8"}}, "precision fp8"),
         ({"job": {"parameter_dtype": "fp16"}}, "parameters in fp16"),
         ({"job": {"optimizer": "muon"}}, "optimizer muon"),
