@@ -167,7 +167,6 @@ class Framework:
     """Whether replicas that share nothing average gradients beside backward, though sharded ones wait."""
     overlaps_parameter_gather: bool = True
     hides_tensor_parallel_backward: bool = True
-    interleaving_needs_full_groups: bool = True
     overlaps_transfers: tuple[ScheduleName, ...] = (
         ScheduleName.INTERLEAVED,
         ScheduleName.BREADTH_FIRST,

@@ -90,17 +90,17 @@ def _filled(proposal: Proposal) -> Iterator[Violation]:
 def _turns_words(framework: Framework) -> str | None:
     if ScheduleName.INTERLEAVED not in framework.schedules:
         return None
-    words = "interleaved micro-batches are at least pipeline_parallel"
-    rest = ", and divided by interleave_group_size they leave none over or as many"
-    return f"{words}{rest}" if framework.interleaving_needs_full_groups else words
+    return (
+        "interleaved micro-batches are at least pipeline_parallel, "
+        "and divided by interleave_group_size they leave none over or as many"
+    )
 
 
-def interleaving_fits(framework: Framework, mesh: Mesh, batch: Batch, schedule: Schedule) -> bool:
+def interleaving_fits(mesh: Mesh, batch: Batch, schedule: Schedule) -> bool:
     """Whether the micro-batches fill the groups in which chunks take turns."""
     stages, passes = mesh.pipeline_parallel, batch.num_micro_batches
     group = schedule.interleave_group_size or stages
-    starved = framework.interleaving_needs_full_groups and 0 < passes % group < stages
-    return passes >= stages and not starved
+    return passes >= stages and not 0 < passes % group < stages
 
 
 def _turns(proposal: Proposal) -> Iterator[Violation]:
@@ -109,7 +109,7 @@ def _turns(proposal: Proposal) -> Iterator[Violation]:
     group = layout.schedule.interleave_group_size or stages
     if not _is_pipeline(proposal, ScheduleName.INTERLEAVED) or not stages <= group <= max(passes, stages):
         return
-    if not interleaving_fits(proposal.framework, layout.mesh, layout.batch, layout.schedule):
+    if not interleaving_fits(layout.mesh, layout.batch, layout.schedule):
         yield Violation(
             pointer="/plan/virtual_stages",
             rule=f"interleaving {stages} stages needs the micro-batches ({passes}) to fill groups of {group}",
