@@ -27,6 +27,7 @@ from planner.strategy import (
     Violation,
     ZeroStage,
     chunk_places,
+    expert_order_beside,
 )
 from planner.workload.body import Body
 from planner.workload.dispatch import EXPERT_TENSOR_AXIS
@@ -139,6 +140,8 @@ def _short_batch(short: ShortPlan, mesh: Mesh, setting: Setting) -> Batch:
 def _short_mesh(short: ShortPlan, setting: Setting, cluster: Cluster) -> Mesh:
     known = {name: value for name, value in short.extra.items() if name in Mesh.__dataclass_fields__}
     known.setdefault(EXPERT_TENSOR_AXIS, _usual_expert_tensor(short, setting))
+    if "rank_order" in known:
+        known.setdefault("expert_rank_order", expert_order_beside(known["rank_order"]))  # type: ignore[arg-type]  # the wire has checked it
     schemes = setting.framework.limits.context_parallel_schemes
     if short.context_parallel > 1 and schemes:
         known.setdefault("context_parallel_scheme", schemes[0])

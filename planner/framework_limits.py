@@ -11,10 +11,8 @@ from typing import Final
 
 from planner.limits import ExpertLimits, ExpertRanks, ExpertTensor, LayerSplit, Limits
 from planner.offload_limits import DEEPSPEED_OFFLOAD, FSDP2_OFFLOAD, MEGATRON_OFFLOAD, NO_OFFLOAD, HostShare
-from planner.strategy import DEFAULT_RANK_ORDER, ContextParallelScheme, ZeroStage
+from planner.strategy import DEFAULT_RANK_ORDER, PIPELINE_INSIDE, ContextParallelScheme, ZeroStage
 
-PIPELINE_INSIDE: Final = ("tensor_parallel", "context_parallel", "pipeline_parallel", "data_parallel")
-"""Stages of a pipeline on neighbouring ranks, replicas far apart."""
 WITHOUT_SHARDED_PARAMETERS: Final = (ZeroStage.NONE, ZeroStage.OPTIMIZER, ZeroStage.GRADIENTS)
 
 MEGATRON_MODULES: Final = {

@@ -4,6 +4,7 @@ What the model and the cluster demand stands here, what frameworks add in `plann
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -19,7 +20,16 @@ from planner.setting import (
     legal_tensor_parallel,
     nearest_values,
 )
-from planner.strategy import Layout, Mesh, Recompute, RecomputeMode, ScheduleName, Violation
+from planner.strategy import (
+    DEFAULT_RANK_ORDER,
+    Layout,
+    Mesh,
+    Recompute,
+    RecomputeMode,
+    ScheduleName,
+    Violation,
+    expert_order_beside,
+)
 from planner.workload.layers import Cut, LayerRun
 from planner.workload.operators import Module
 
@@ -285,6 +295,8 @@ def _experts(setting: Setting, layout: Layout) -> Iterator[Violation]:
         else:
             yield from _uneven_splits(setting, word, degree)
     yield from _expert_ranks(layout.mesh)
+    if setting.has_experts:
+        yield from _stages_of_experts(layout.mesh)
 
 
 def _recompute(setting: Setting, layout: Layout) -> Iterator[Violation]:
@@ -338,6 +350,28 @@ def _expert_ranks(mesh: Mesh) -> Iterator[Violation]:
         rule=f"expert_parallel ({degree}) x expert_tensor_parallel ({other}) must divide the {ranks} ranks "
         "of a stage (data x context x tensor parallel)",
         nearest_legal=nearest_values(degree, [d for d in divisors(ranks) if ranks % (d * other) == 0]),
+    )
+
+
+def _stages_of_experts(mesh: Mesh) -> Iterator[Violation]:
+    """Check that the ranks of a stage are the same whether counted over experts or over all else."""
+    if min(getattr(mesh, word) for word in _DEGREES) < 1 or mesh.stages_agree:
+        return
+    beside = expert_order_beside(mesh.rank_order)
+    if replace(mesh, expert_rank_order=beside).stages_agree:
+        yield Violation(
+            pointer="/plan/expert_rank_order",
+            rule=f"experts numbered by {', '.join(mesh.expert_rank_order)} have stages on other devices than "
+            f"ranks numbered by {', '.join(mesh.rank_order)}",
+            nearest_legal=(list(beside),),
+        )
+        return
+    yield Violation(
+        pointer="/plan/rank_order",
+        rule=f"ranks numbered by {', '.join(mesh.rank_order)} have the experts' stages on other devices: "
+        f"expert_parallel x expert_tensor_parallel ({mesh.expert_parallel * mesh.expert_tensor_parallel}) is "
+        f"not tensor_parallel x context_parallel ({mesh.tensor_parallel * mesh.context_parallel})",
+        nearest_legal=(list(DEFAULT_RANK_ORDER),),
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from math import prod
 
 
 class ScheduleName(StrEnum):
@@ -102,6 +103,17 @@ DEFAULT_EXPERT_RANK_ORDER = (
 )
 
 
+PIPELINE_INSIDE = ("tensor_parallel", "context_parallel", "pipeline_parallel", "data_parallel")
+"""Stages of a pipeline on neighbouring ranks, replicas far apart."""
+RankOrder = tuple[str, ...]
+_COUNTERPARTS = {"tensor_parallel": "expert_tensor_parallel", "context_parallel": "expert_parallel"}
+
+
+def expert_order_beside(rank_order: RankOrder) -> RankOrder:
+    """Return the order of the ranks of experts that goes with one of all ranks."""
+    return tuple(_COUNTERPARTS.get(axis, axis) for axis in rank_order)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mesh:
     """Parallel degrees and how ranks are numbered, innermost first."""
@@ -147,6 +159,25 @@ class Mesh:
     def expert_replicas(self) -> int:
         """Ranks that hold the same experts: those of a stage, over expert and expert tensor parallel."""
         return self.replicas * self.tensor_parallel // (self.expert_parallel * self.expert_tensor_parallel)
+
+    @property
+    def stages_agree(self) -> bool:
+        """Whether experts and everything else have their stages on the same devices."""
+        usual = (self.rank_order, self.expert_rank_order) == (DEFAULT_RANK_ORDER, DEFAULT_EXPERT_RANK_ORDER)
+        if usual or self.pipeline_parallel == 1:
+            return True
+        own = {axis: int(getattr(self, axis)) for axis in self.rank_order}
+        experts = {
+            "expert_tensor_parallel": self.expert_tensor_parallel,
+            "expert_parallel": self.expert_parallel,
+            "data_parallel": self.expert_replicas,
+        }
+        return _inside_stages(self.rank_order, own) == _inside_stages(self.expert_rank_order, experts)
+
+
+def _inside_stages(order: RankOrder, degrees: Mapping[str, int]) -> int:
+    """Return how many neighbours are on one stage."""
+    return prod(degrees[axis] for axis in order[: order.index("pipeline_parallel")])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -92,8 +92,10 @@ def _is_allowed(space: Space, layout: Layout) -> bool:
         "virtual_stages": layout.schedule.virtual_stages,
         "zero_stage": layout.sharding.zero_stage.value,
     }
+    order = space.fixed("rank_order")
     return (
         all(space.allowed(word, value) for word, value in values.items())
+        and order in {None, mesh.rank_order}
         and space.fixed("schedule") in {None, layout.schedule, layout.schedule.name}
         and space.fixed("recompute") in {None, recompute, recompute.mode}
     )

@@ -12,7 +12,8 @@ from planner.cost.collective_curves import Curve, Model
 from planner.cost.collective_model import LinkModel, across, bytes_per_rank
 from planner.cost.collective_rows import measured_collectives
 from planner.cost.corrections import Corrections, Kind
-from planner.cost.group_shape import GroupShape, group_shape
+from planner.cost.geometry import Axes
+from planner.cost.group_shape import GroupShape, group_shape, spread_shape
 from planner.cost.machine_facts import MachineFacts, Place
 from planner.cost.measured_links import MeasuredLinks, link_of
 from planner.cost.profile_set import ProfileSet
@@ -54,6 +55,7 @@ class CollectiveCosts:
         )
         self._answers: dict[tuple[Collective, Bytes, GroupShape], Estimate] = {}
         self._shapes: dict[tuple[int, int, int | None], GroupShape] = {}
+        self._spread: dict[Axes, GroupShape] = {}
 
     @classmethod
     def opened(cls, group: NodeGroup, profiles: Sequence[Profile]) -> "CollectiveCosts":
@@ -67,6 +69,18 @@ class CollectiveCosts:
         known = self._shapes.get(key)
         if known is None:
             known = self._shapes[key] = group_shape(self._group, size=size, stride=stride, talking=talking)
+        return known
+
+    def spread(self, axes: Axes) -> GroupShape:
+        """Return where ranks along some axes sit in the node group; see `spread_shape`."""
+        match axes:
+            case ():
+                return self.shape(size=1)
+            case ((stride, size),):
+                return self.shape(size=size, stride=stride)
+        known = self._spread.get(axes)
+        if known is None:
+            known = self._spread[axes] = spread_shape(self._group, axes)
         return known
 
     def corrected(self, corrections: Corrections) -> "CollectiveCosts":

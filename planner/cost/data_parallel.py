@@ -1,10 +1,10 @@
 """What keeping replicas equal costs: reductions of gradients, gathers of parameters."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from planner.cost.tally import CONTENTION_FRACTION, NOTHING, Cause, Family, Tally, booked, exposed
+from planner.cost.tally import CONTENTION_FRACTION, NOTHING, Cause, Family, Tally, booked, exposed, least
 from planner.framework import StateWidths
 from planner.profile import Estimate
 from planner.strategy import Sharding, ZeroStage
@@ -34,9 +34,29 @@ class ReplicaCosts:
     pace: float = 1.0
     """Time of its collectives over measured ones."""
     contention_fraction: float = CONTENTION_FRACTION
+    others: tuple["ReplicaCosts", ...] = ()
+    """Other ways to place and to group the same replicas: whatever is sent takes what the quickest takes."""
+    _reductions: dict[int, Tally] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _gathers: dict[Bytes, Tally] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def reduction(self, parameters: int) -> Tally:
-        """Return the time to reduce the gradients of ``parameters`` local parameters.
+        """Return the time to reduce the gradients of ``parameters`` local parameters."""
+        known = self._reductions.get(parameters)
+        if known is None:
+            ways = (self, *self.others)
+            known = self._reductions[parameters] = least(way.reduction_here(parameters) for way in ways)
+        return known
+
+    def gather(self, payload: Bytes) -> Tally:
+        """Return the time to gather updated or sharded parameters of so many bytes."""
+        known = self._gathers.get(payload)
+        if known is None:
+            ways = (self, *self.others)
+            known = self._gathers[payload] = least(way.gather_here(payload) for way in ways)
+        return known
+
+    def reduction_here(self, parameters: int) -> Tally:
+        """Return the time to reduce gradients in this very way.
 
         Whole gradients are all-reduced; sharded states take a reduce-scatter over the shard group
         and an all-reduce of the shard over its copies.
@@ -51,8 +71,8 @@ class ReplicaCosts:
         )
         return inside + across
 
-    def gather(self, payload: Bytes) -> Tally:
-        """Return the time to gather updated or sharded parameters of so many bytes."""
+    def gather_here(self, payload: Bytes) -> Tally:
+        """Return the time to gather parameters in this very way."""
         group = max(self.sharding.parameters, self.sharding.optimizer)
         return self._collective(Collective.ALL_GATHER, payload, size=group, step=1)
 

@@ -251,6 +251,7 @@ class Floors:
         micro_batches: NDArray[np.int64],
         *,
         count: int,
+        further: Sequence[tuple[Mesh, Sharding]] = (),
     ) -> Floats:
         """Return step times that no plan undercuts on a mesh, sharded so, by micro-batch size and number.
 
@@ -258,9 +259,10 @@ class Floors:
         layers, once those of micro-batch one are through the i stages before it, which hold at least one
         layer each (the first one perhaps only the embedding). Added up over all stages, or with less weight
         on the first, that bounds the step by the whole chain; the first stage's updates come on top where
-        all layers have equal ones.
+        all layers have equal ones. ``further`` are other ways to number the ranks and to share states that
+        the bound holds for too.
         """
-        traffic = self._replicas.of(mesh, sharding)
+        traffic = self._replicas.of(mesh, sharding, further=further)
         work = self.family(mesh).work(modes, count, traffic)
         updates = self.model.setting.num_layers * traffic[0].update_ns if len(traffic) == 1 else 0
         return self._spread_ns(mesh, work, places, micro_batches, mesh.pipeline_parallel, updates)

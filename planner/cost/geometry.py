@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from math import ceil
 from typing import Final
 
 import numpy as np
@@ -10,6 +11,8 @@ from planner.strategy import Mesh
 
 EXPERT_AXES: Final = ("expert_parallel", "expert_tensor_parallel")
 """Axes that only experts have; they are numbered in an order of their own."""
+Axes = tuple[tuple[int, int], ...]
+"""How far apart the ranks of a group are along each of its axes, and how many, the inner one first."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -43,10 +46,42 @@ def _stride(axis: str, order: Sequence[str], degrees: Mapping[str, int]) -> int:
     raise ValueError(f"no axis {axis!r} in the rank order {tuple(order)}")
 
 
-def replica_stride(mesh: Mesh) -> int:
-    """Return the stride of the group that reduces gradients: data and context parallel ranks."""
-    axes = [axis for axis in ("context_parallel", "data_parallel") if getattr(mesh, axis) > 1]
-    return min((axis_stride(mesh, axis) for axis in axes), default=1)
+@lru_cache(maxsize=1 << 14)
+def replica_axes(mesh: Mesh) -> Axes:
+    """Return the axes of the group that reduces gradients: data and context parallel, the inner one first.
+
+    They are one where nothing lies between them.
+    """
+    axes = sorted(
+        (axis_stride(mesh, axis), int(getattr(mesh, axis)))
+        for axis in ("context_parallel", "data_parallel")
+        if getattr(mesh, axis) > 1
+    )
+    match axes:
+        case [(inner, few), (outer, many)] if outer == inner * few:
+            return ((inner, few * many),)
+    return tuple(axes)
+
+
+def expert_replica_axes(mesh: Mesh) -> Axes:
+    """Return the one axis of the group that reduces the gradients of experts."""
+    return ((expert_replica_stride(mesh), mesh.expert_replicas),)
+
+
+def part_of(axes: Axes, *, size: int, step: int) -> Axes:
+    """Return the axes of ``size`` neighbours among ranks of which only every ``step``-th counts."""
+    found: list[tuple[int, int]] = []
+    for stride, ranks in axes:
+        if step >= ranks > 1:
+            step = ceil(step / ranks)
+            continue
+        here = min(size, ceil(ranks / step))
+        found.append((stride * step, here))
+        size, step = ceil(size / here), 1
+    if size > 1 and found:
+        stride, here = found[-1]
+        found[-1] = (stride, here * size)
+    return tuple(axis for axis in found if axis[1] > 1)
 
 
 def stage_devices(mesh: Mesh, stage: int) -> list[tuple[int, int, int]]:

@@ -39,6 +39,14 @@ class Ground:
     """Gradients that the first and the last stage add up."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Crossing:
+    """What stages send each other: an activation to the next one, gradients of what both ends hold."""
+
+    transfer: Tally
+    tied: Tally
+
+
 def members_of(setting: Setting) -> dict[Member, tuple[Layer, ...]]:
     """Return the layers of every class and of both ends of the chain."""
     body = setting.body

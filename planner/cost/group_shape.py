@@ -1,6 +1,8 @@
 """Where the ranks of one group sit: how many share a node and each level of links."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from planner.cluster import NodeGroup
 
@@ -28,22 +30,39 @@ def group_shape(group: NodeGroup, *, size: int, stride: int = 1, talking: int | 
 
     Raises ValueError when they do not fit in the group or in its outermost level.
     """
-    span = (size - 1) * stride + 1
-    if size < 1 or stride < 1 or span > group.num_devices:
+    if size < 1 or stride < 1:
         raise ValueError(
-            f"{size} ranks {stride} apart span {span} devices, but {group.name} has {group.num_devices}"
+            f"{size} ranks {stride} apart are no group, but {group.name} has {group.num_devices}"
         )
+    return spread_shape(group, ((stride, size),), talking=talking)
+
+
+def spread_shape(
+    group: NodeGroup, axes: Sequence[tuple[int, int]], *, talking: int | None = None
+) -> GroupShape:
+    """Return the shape of ranks along several axes, each so far apart and so many, the inner one first.
+
+    Raises ValueError when they do not fit in the group or in its outermost level.
+    """
+    size = prod(ranks for _, ranks in axes)
+    span = sum((ranks - 1) * stride for stride, ranks in axes) + 1
+    named = " x ".join(f"{ranks} ranks {stride} apart" for stride, ranks in axes)
+    if span > group.num_devices:
+        raise ValueError(f"{named} span {span} devices, but {group.name} has {group.num_devices}")
+
+    def within(devices: int) -> int:
+        return prod(_ranks_within(devices, size=ranks, stride=stride) for stride, ranks in axes)
+
     # A level that joins the whole group joins any ranks in it, aligned or not.
     per_level = tuple(
-        size if level.devices >= group.num_devices else _ranks_within(level.devices, size=size, stride=stride)
-        for level in group.levels
+        size if level.devices >= group.num_devices else within(level.devices) for level in group.levels
     )
     if size > 1 and (not per_level or per_level[-1] < size):
-        raise ValueError(f"no level of {group.name} joins {size} ranks {stride} apart")
+        raise ValueError(f"no level of {group.name} joins {named}")
     return GroupShape(
         size=size,
-        stride=stride,
-        ranks_per_node=_ranks_within(group.devices_per_node, size=size, stride=stride),
+        stride=axes[0][0],
+        ranks_per_node=within(group.devices_per_node),
         ranks_per_level=per_level,
         talking=group.num_devices if talking is None else talking,
     )

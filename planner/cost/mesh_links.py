@@ -8,7 +8,7 @@ from typing import Final
 from planner.cluster import NodeGroup
 from planner.cost.collective import CollectiveCosts
 from planner.cost.collective_model import is_network
-from planner.cost.geometry import axis_stride, expert_replica_stride, replica_stride
+from planner.cost.geometry import axis_stride, expert_replica_axes, part_of, replica_axes
 from planner.cost.group_bridge import GroupBridge
 from planner.cost.group_shape import GroupShape
 from planner.cost.tally import NOTHING, Cause, Family, Tally, booked
@@ -71,14 +71,14 @@ class MeshLinks:
 
     def between_replicas(self, operation: Collective, payload: Bytes, size: int, step: int) -> Estimate:
         """Return the time of a collective over ``size`` replicas that are ``step`` replicas apart."""
-        shape = self.collectives.shape(size=size, stride=replica_stride(self.mesh) * step)
+        shape = self.collectives.spread(part_of(replica_axes(self.mesh), size=size, step=step))
         return self.collectives.seconds(operation, payload_bytes=payload, shape=shape)
 
     def between_expert_replicas(
         self, operation: Collective, payload: Bytes, size: int, step: int
     ) -> Estimate:
         """Return the time of a collective over ``size`` replicas of an expert, ``step`` of them apart."""
-        shape = self.collectives.shape(size=size, stride=expert_replica_stride(self.mesh) * step)
+        shape = self.collectives.spread(part_of(expert_replica_axes(self.mesh), size=size, step=step))
         return self.collectives.seconds(operation, payload_bytes=payload, shape=shape)
 
     def to_next_stage(self, payload: Bytes, *, scattered: bool) -> Tally:

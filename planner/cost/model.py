@@ -14,7 +14,7 @@ from planner.cost.collective import CollectiveCosts
 from planner.cost.compute import KernelCosts
 from planner.cost.corrections import Corrections, Kind
 from planner.cost.geometry import EXPERT_AXES, axis_stride
-from planner.cost.ground import Ground, Member, cut_key, members_of, pipeline_shape
+from planner.cost.ground import Crossing, Ground, Member, cut_key, members_of, pipeline_shape
 from planner.cost.group_bridge import GroupBridge
 from planner.cost.host_budget import Nodes, binding_hosts, states_per_node
 from planner.cost.host_costs import UnitHost, hosted, measured_host, unit_host
@@ -30,12 +30,12 @@ from planner.cost.memory import (
 from planner.cost.mesh_links import MeshLinks, further_nodes, num_communicators
 from planner.cost.offload import HostCosts
 from planner.cost.pipeline import FixedPart, LayerClass, PipelineProblem
-from planner.cost.replicas import Replicas, replicas_of
+from planner.cost.replicas import Replicas, replicas_key, replicas_of
 from planner.cost.shared_part import shared_part
 from planner.cost.split_backward import SplitBackward, split_backward
 from planner.cost.state_passes import StatePasses
 from planner.cost.states import StateCosts
-from planner.cost.tally import NOTHING, Cause, Tally, constant
+from planner.cost.tally import NOTHING, Cause, Tally, constant, least
 from planner.cost.withheld import withheld_bytes
 from planner.formats import attention_precision, datasheet_peak
 from planner.framework import StateFormats
@@ -88,6 +88,8 @@ class CostModel:
     _parts: dict[tuple[object, ...], PartCost] = field(default_factory=dict, init=False)
     _held: dict[tuple[object, ...], Holdings] = field(default_factory=dict, init=False)
     _grounds: dict[tuple[Mesh, int, bool], Ground] = field(default_factory=dict, init=False)
+    _replicas: dict[tuple[object, ...], Replicas] = field(default_factory=dict, init=False)
+    _crossings: dict[tuple[Mesh, Bytes, Bytes], Crossing] = field(default_factory=dict, init=False)
     shared: dict[str, object] = field(default_factory=dict, init=False)
     """What searches over this model's costs leave for those after them."""
 
@@ -128,9 +130,13 @@ class CostModel:
 
     # --- the problem ---------------------------------------------------------------------------
 
-    def problem(self, layout: Layout) -> PipelineProblem:
-        """Return what the search has to decide inside a layout."""
-        costs = self.costs(layout)
+    def problem(self, layout: Layout, *, others: Sequence[Layout] = ()) -> PipelineProblem:
+        """Return what the search has to decide inside a layout.
+
+        With ``others`` no plan of it takes longer or holds more than the same in any of the layouts: see
+        `costs`.
+        """
+        costs = self.costs(layout, others=others)
         framework, schedule = self.setting.framework, layout.schedule
         between = costs.between_passes.nanoseconds
         hosts = self._binding_hosts(layout, costs)
@@ -215,17 +221,16 @@ class CostModel:
             for layer, passes in zip(layers, members[name], strict=True)
         }
 
-    def costs(self, layout: Layout) -> LayoutCosts:
-        """Return the figures behind a layout's problem, with their causes."""
-        schedule, framework = layout.schedule.name, self.setting.framework
+    def costs(self, layout: Layout, *, others: Sequence[Layout] = ()) -> LayoutCosts:
+        """Return the figures behind a layout's problem, with their causes.
+
+        ``others`` number the same ranks differently, with layers cut and placed alike, or share the same
+        states in groups no larger: each figure is then the least of all.
+        """
+        schedule = layout.schedule.name
         ground = self.ground(layout.mesh, layout.batch.micro_batch_size, ends_meet=schedule.folds)
-        replicas = replicas_of(
-            ground.links,
-            layout.sharding,
-            framework=framework,
-            widths=self.widths,
-            contention_fraction=self.facts.contention_fraction,
-        )
+        replicas = self._replicas_of(layout, others)
+        crossings = [self._crossing(other.mesh, ground) for other in others if other.mesh != layout.mesh]
         part_of = partial(self._part, ground=ground, replicas=replicas, layout=layout)
         layers = tuple(
             part_of(number, way) for number, _ in enumerate(self.setting.body.classes) for way in layout.ways
@@ -238,9 +243,9 @@ class CostModel:
             first=first,
             last=last,
             between_passes=ground.between_passes,
-            transfer=ground.transfer,
+            transfer=least((ground.transfer, *(each.transfer for each in crossings))),
             barrier=ground.barrier,
-            tied=ground.tied,
+            tied=least((ground.tied, *(each.tied for each in crossings))),
             base_bytes=framework_bytes(num_groups=num_communicators(layout.mesh), footprint=footprint),
             buffer_bytes=footprint.buffer_bytes
             + buffer_bytes(
@@ -260,6 +265,33 @@ class CostModel:
             fragmentation_fraction=footprint.fragmentation(stages),
             is_split=schedule.splits_backward,
         )
+
+    def _replicas_of(self, layout: Layout, others: Sequence[Layout]) -> Replicas:
+        """Return how replicas are kept equal, no dearer than in any of the other layouts."""
+        ways = [(self.links(each.mesh), each.sharding) for each in (layout, *others)]
+        key = tuple(replicas_key(links.mesh, sharding) for links, sharding in ways)
+        if key not in self._replicas:
+            (links, sharding), *further = ways
+            self._replicas[key] = replicas_of(
+                links,
+                sharding,
+                framework=self.setting.framework,
+                widths=self.widths,
+                contention_fraction=self.facts.contention_fraction,
+                others=further,
+            )
+        return self._replicas[key]
+
+    def _crossing(self, mesh: Mesh, ground: Ground) -> Crossing:
+        """Return what stages send each other on a mesh that differs from that of a ground in its order."""
+        key = (mesh, ground.activation_bytes, ground.tied_bytes)
+        if key not in self._crossings:
+            links = self.links(mesh)
+            self._crossings[key] = Crossing(
+                transfer=links.to_next_stage(ground.activation_bytes, scattered=ground.scatters),
+                tied=links.between_ends(ground.tied_bytes),
+            )
+        return self._crossings[key]
 
     def cut(self, mesh: Mesh, micro_batch_size: int) -> Cut:
         """Return how every layer is cut on a mesh."""

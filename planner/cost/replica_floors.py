@@ -1,16 +1,16 @@
 """What keeping replicas equal adds at least to layers: beside their passes, and once a step."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from planner.cost.ground import Member
 from planner.cost.model import CostModel
-from planner.cost.replicas import Replicas, replicas_of
+from planner.cost.replicas import Replicas, replicas_key, replicas_of
 from planner.cost.sweep import Floats
 from planner.cost.tally import total
-from planner.strategy import Mesh, Sharding
+from planner.strategy import Mesh, Sharding, ZeroStage
 from planner.units import Seconds
 from planner.workload.weights import Holdings, holdings
 
@@ -51,27 +51,38 @@ class ReplicaFloors:
 
     model: CostModel
     _held: dict[tuple[int, ...], Mapping[Member, Holdings]] = field(default_factory=dict, init=False)
-    _known: dict[tuple[int, ...], Mapping[int, Traffic]] = field(default_factory=dict, init=False)
+    _known: dict[tuple[object, ...], Mapping[int, Traffic]] = field(default_factory=dict, init=False)
 
-    def of(self, mesh: Mesh, sharding: Sharding) -> Mapping[int, Traffic]:
-        """Return the traffic of every class of counted layers."""
+    def of(
+        self, mesh: Mesh, sharding: Sharding, *, further: Sequence[tuple[Mesh, Sharding]] = ()
+    ) -> Mapping[int, Traffic]:
+        """Return the traffic of every class of counted layers, no more than in any ``further`` way."""
         model = self.model
-        replicas = replicas_of(
-            model.links(mesh),
-            sharding,
-            framework=model.setting.framework,
-            widths=model.widths,
-            contention_fraction=model.facts.contention_fraction,
-        )
         cut = (mesh.tensor_parallel, mesh.expert_parallel, mesh.expert_tensor_parallel)
-        key = (*cut, *replicas.key)
+        others = [each for each in further if self._shows_traffic(sharding)]
+        key = (*cut, replicas_key(mesh, sharding), *(replicas_key(*other) for other in others))
         if key not in self._known:
+            replicas = replicas_of(
+                model.links(mesh),
+                sharding,
+                framework=model.setting.framework,
+                widths=model.widths,
+                contention_fraction=model.facts.contention_fraction,
+                others=[(model.links(other), own) for other, own in others],
+            )
             held = self._holdings(mesh, cut)
             self._known[key] = {
                 number: self._traffic(held[number], replicas)
                 for number, _ in enumerate(model.setting.body.classes)
             }
         return self._known[key]
+
+    def _shows_traffic(self, sharding: Sharding) -> bool:
+        """Whether a step shows what replicas exchange, as far as these floors count it."""
+        framework = self.model.setting.framework
+        in_passes = sharding.zero_stage >= ZeroStage.GRADIENTS or sharding.parameters > 1
+        once = not (framework.overlaps_parameter_gather and framework.overlaps_gradient_reduction)
+        return in_passes or once
 
     def _traffic(self, held: Holdings, replicas: Replicas) -> Traffic:
         states, framework = self.model.states, self.model.setting.framework

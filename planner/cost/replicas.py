@@ -1,10 +1,11 @@
 """How replicas are kept equal: those of experts, and those of everything else."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
 from planner.cost.data_parallel import GroupClock, ReplicaCosts
-from planner.cost.geometry import expert_replica_stride, replica_stride
+from planner.cost.geometry import expert_replica_axes, replica_axes
 from planner.cost.mesh_links import MeshLinks
 from planner.cost.tally import CONTENTION_FRACTION
 from planner.framework import Framework, StateWidths
@@ -17,7 +18,15 @@ class Replicas:
 
     dense: ReplicaCosts
     experts: ReplicaCosts
-    key: tuple[int, ...]
+    key: tuple[object, ...]
+
+    def or_any(self, others: Sequence["Replicas"]) -> "Replicas":
+        """Return replicas whose traffic takes what it takes in the quickest of several ways."""
+        return Replicas(
+            dense=replace(self.dense, others=tuple(other.dense for other in others)),
+            experts=replace(self.experts, others=tuple(other.experts for other in others)),
+            key=(self.key, *(other.key for other in others)),
+        )
 
 
 def expert_sharding(sharding: Sharding, mesh: Mesh) -> Sharding:
@@ -45,8 +54,13 @@ def replicas_of(
     framework: Framework,
     widths: StateWidths,
     contention_fraction: float = CONTENTION_FRACTION,
+    others: Sequence[tuple[MeshLinks, Sharding]] = (),
 ) -> Replicas:
-    """Return how the replicas of a mesh are kept equal under a sharding."""
+    """Return how the replicas of a mesh are kept equal under a sharding.
+
+    ``others`` are further ways to number the same ranks and to share the same states, in groups no larger:
+    what comes out takes no longer, and holds no more, than any of them.
+    """
     mesh = links.mesh
 
     def costs(clock: GroupClock, replicas: int, own: Sharding) -> ReplicaCosts:
@@ -60,21 +74,35 @@ def replicas_of(
             contention_fraction=contention_fraction,
         )
 
+    key = replicas_key(mesh, sharding)
     dense = costs(links.between_replicas, mesh.replicas, sharding)
-    if mesh.expert_replicas == mesh.replicas and sharding.experts is None:
-        return Replicas(dense=dense, experts=dense, key=_sharding_key(mesh, sharding))
+    if _are_alike(mesh, sharding):
+        found = Replicas(dense=dense, experts=dense, key=key)
+    else:
+        shared = sharding.experts or expert_sharding(sharding, mesh)
+        experts = costs(links.between_expert_replicas, mesh.expert_replicas, shared)
+        found = Replicas(dense=dense, experts=experts, key=key)
+    if not others:
+        return found
+    ways = [
+        replicas_of(link, own, framework=framework, widths=widths, contention_fraction=contention_fraction)
+        for link, own in others
+    ]
+    return found.or_any(ways)
+
+
+def replicas_key(mesh: Mesh, sharding: Sharding) -> tuple[object, ...]:
+    """Return what decides how replicas are kept equal: equal keys cost the same."""
+    own = (replica_axes(mesh), *_groups(sharding))
+    if _are_alike(mesh, sharding):
+        return own
     shared = sharding.experts or expert_sharding(sharding, mesh)
-    experts = costs(links.between_expert_replicas, mesh.expert_replicas, shared)
-    key = (*_sharding_key(mesh, sharding), *_expert_key(mesh, shared))
-    return Replicas(dense=dense, experts=experts, key=key)
+    return (*own, expert_replica_axes(mesh), *_groups(shared))
 
 
-def _sharding_key(mesh: Mesh, sharding: Sharding) -> tuple[int, ...]:
-    return (mesh.replicas, replica_stride(mesh), *_groups(sharding))
-
-
-def _expert_key(mesh: Mesh, sharding: Sharding) -> tuple[int, ...]:
-    return (mesh.expert_replicas, expert_replica_stride(mesh), *_groups(sharding))
+def _are_alike(mesh: Mesh, sharding: Sharding) -> bool:
+    """Whether experts have the replicas that all else has."""
+    return mesh.expert_replicas == mesh.replicas and sharding.experts is None
 
 
 def _groups(sharding: Sharding) -> tuple[int, ...]:

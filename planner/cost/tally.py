@@ -112,6 +112,11 @@ def total(tallies: Iterable[Tally]) -> Tally:
     return Tally(causes, provenance, errors)
 
 
+def least(tallies: Iterable[Tally]) -> Tally:
+    """Return the smallest of amounts, the first of equal ones."""
+    return min(tallies, key=lambda tally: tally.seconds)
+
+
 def booked(estimate: Estimate, *, cause: Cause, family: Family) -> Tally:
     """Return an estimate as an amount with one cause."""
     if not estimate.seconds:

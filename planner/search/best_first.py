@@ -33,6 +33,7 @@ from planner.search.offloading import (
     most_on_host,
     within_hosts,
 )
+from planner.search.placings import Placing, undominated
 from planner.search.point_master import simplest_evenly, solve_evenly
 from planner.search.ranking import layout_rank, scheme_rank
 from planner.search.rows import PathRows
@@ -126,6 +127,8 @@ class _Variant:
     apart: bool = False
     is_leaf: bool = False
     tries: int = 0
+    placings: tuple[Placing, ...] = ()
+    """Ways to number the ranks and to group replicas, the layout's own first, while that is open."""
     chain: Chain = ()
     """Ways to keep more and more on the host; the problem is no slower and no larger than any of them."""
 
@@ -319,24 +322,43 @@ class _Search:
         chain = within_hosts(self._model, chain[0].on(mesh, batch), chain)
         if not chain:
             return
-        self._open_variant(least_ns, chain[0].on(mesh, batch), ways=floor.ways, chain=chain)
+        placings = self._placings_of(floor, chain)
+        self._open_variant(
+            least_ns, chain[0].on(mesh, batch), ways=floor.ways, chain=chain, placings=placings
+        )
         if self._runs_apart(mesh, batch):
             for way in chain:
-                self._open_apart(least_ns, way.on(mesh, batch), ways=floor.ways, chain=(way,))
+                self._open_apart(
+                    least_ns, way.on(mesh, batch), ways=floor.ways, chain=(way,), placings=placings
+                )
+
+    def _placings_of(self, floor: MeshFloor, chain: Chain) -> tuple[Placing, ...]:
+        """Return the ways to place the states of a mesh; none where there is but one."""
+        found = tuple(Placing(rank_order=order, sharding=chain[0].sharding) for order in floor.orders)
+        return found if len(found) > 1 else ()
 
     def _open_variant(
-        self, least_ns: int, layout: Layout, *, chain: Chain, ways: tuple[Mesh, ...] = ()
+        self,
+        least_ns: int,
+        layout: Layout,
+        *,
+        chain: Chain,
+        ways: tuple[Mesh, ...] = (),
+        placings: tuple[Placing, ...] = (),
     ) -> None:
-        """Open a layout without a schedule, how attention is split being open among some ways.
+        """Open a layout without a schedule, how attention is split and ranks are placed being open.
 
         A chain is as quick as its first way and as frugal as its last.
         """
-        problem = chained_problem(self._model, layout, chain)
+        if placings:
+            problem = self._model.problem(layout, others=_others(layout, placings))
+        else:
+            problem = chained_problem(self._model, layout, chain)
         if ways:
             problem = self._floors.any_scheme.problem(problem, ways, layout.batch.micro_batch_size)
         bound = spread_bound_ns(problem)
         if bound is not None:
-            variant = _Variant(layout=layout, problem=problem, ways=ways, chain=chain)
+            variant = _Variant(layout=layout, problem=problem, ways=ways, chain=chain, placings=placings)
             self._push(max(bound, least_ns), variant)
 
     def _runs_apart(self, mesh: Mesh, batch: Batch) -> bool:
@@ -350,7 +372,13 @@ class _Search:
         return self._has_apart[key]
 
     def _open_apart(
-        self, least_ns: int, layout: Layout, *, chain: Chain, ways: tuple[Mesh, ...] = ()
+        self,
+        least_ns: int,
+        layout: Layout,
+        *,
+        chain: Chain,
+        ways: tuple[Mesh, ...] = (),
+        placings: tuple[Placing, ...] = (),
     ) -> None:
         """Open a layout for the schedules that make gradients of weights apart, with the modes they allow.
 
@@ -360,10 +388,13 @@ class _Search:
         if plain is None:
             return
         folded = replace(plain, schedule=Schedule(name=ScheduleName.ZB_V, virtual_stages=2))
-        problem = replace(self._model.problem(folded), shape=pipeline_shape(plain))
+        priced = self._model.problem(folded, others=_others(folded, placings))
+        problem = replace(priced, shape=pipeline_shape(plain))
         if ways:
             problem = self._floors.any_scheme.problem(problem, ways, layout.batch.micro_batch_size)
-        variant = _Variant(layout=plain, problem=problem, ways=ways, apart=True, chain=chain)
+        variant = _Variant(
+            layout=plain, problem=problem, ways=ways, apart=True, chain=chain, placings=placings
+        )
         self._push(max(apart_bound_ns(problem), least_ns), variant)
 
     def _split(self, least_ns: int, variant: _Variant) -> None:
@@ -371,7 +402,8 @@ class _Search:
         ways = sorted(variant.ways, key=scheme_rank)
         for mesh in self._floors.any_scheme.undominated(ways, variant.layout.batch.micro_batch_size):
             opened = self._open_apart if variant.apart else self._open_variant
-            opened(least_ns, replace(variant.layout, mesh=mesh), chain=variant.chain)
+            layout = replace(variant.layout, mesh=mesh)
+            opened(least_ns, layout, chain=variant.chain, placings=variant.placings)
 
     def _open_schedules(self, least_ns: int, variant: _Variant) -> None:
         mesh, batch, framework = variant.layout.mesh, variant.layout.batch, self._space.setting.framework
@@ -380,7 +412,7 @@ class _Search:
             if schedule.name.splits_backward != variant.apart or not self._space.runs(layout, step=WHOLE):
                 continue
             if variant.apart:
-                problem = self._model.problem(layout)
+                problem = self._model.problem(layout, others=_others(layout, variant.placings))
             else:
                 problem = replace(
                     variant.problem,
@@ -390,9 +422,25 @@ class _Search:
             bound = lower_bound_ns(problem)
             if bound is not None:
                 leaf = _Variant(
-                    layout=layout, problem=problem, apart=variant.apart, is_leaf=True, chain=variant.chain
+                    layout=layout,
+                    problem=problem,
+                    apart=variant.apart,
+                    is_leaf=True,
+                    chain=variant.chain,
+                    placings=variant.placings,
                 )
                 self._push(max(bound, least_ns), leaf)
+
+    def _open_placings(self, leaf: _Variant, least_ns: int) -> None:
+        """Open a layout in every way to place its ranks and states that may win."""
+        layouts = [placing.on(leaf.layout) for placing in leaf.placings]
+        placed = [(layout, self._model.problem(layout)) for layout in layouts]
+        for layout, problem in undominated(placed):
+            bound = lower_bound_ns(problem)
+            if bound is not None:
+                chain = tuple(replace(way, sharding=layout.sharding) for way in leaf.chain)
+                one = _Variant(layout=layout, problem=problem, apart=leaf.apart, is_leaf=True, chain=chain)
+                self._push(max(bound, least_ns), one)
 
     def _open_halves(self, leaf: _Variant, least_ns: int) -> None:
         """Open both halves of a chain whose problem has a plan that is quick enough."""
@@ -408,6 +456,9 @@ class _Search:
     def _solve(self, node: _Node, leaf: _Variant) -> None:
         cutoff = self._cutoff_ns(leaf.layout)
         if cutoff is not None and rules_out(leaf.problem, cutoff):
+            return
+        if leaf.placings:
+            self._open_placings(leaf, node.bound_ns)
             return
         limits = WorkLimits(
             deterministic_seconds=WORK_LEVELS[leaf.tries],
@@ -468,6 +519,11 @@ class _Search:
             self.outcome.best, candidate = candidate, best or candidate
         if candidate is not self.outcome.best:
             self.outcome.runners_up.append(candidate)
+
+
+def _others(layout: Layout, placings: Sequence[Placing]) -> list[Layout]:
+    """Return a layout in every way to place it but its own."""
+    return [placing.on(layout) for placing in placings[1:]]
 
 
 def _bounds(*nodes: Sequence[_Node] | Sequence[FamilyNode]) -> list[int]:

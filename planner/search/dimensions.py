@@ -6,6 +6,7 @@ from planner.framework import Framework, Grain
 from planner.limits import LayerSplit
 from planner.search import fewer_devices
 from planner.search.offloading import FORBIDDEN, is_searched, tried_words
+from planner.search.placings import is_beside_hosts
 from planner.search.space import MOST_PASSES, SEARCHED, Space
 from planner.setting import (
     EXPERT_AXES,
@@ -36,12 +37,25 @@ def dimensions(space: Space) -> dict[str, str]:
         words["ends_of_the_chain"] = "not searched: in the first and the last chunk"
     if not space.setting.splits_over("expert_parallel"):
         words |= dict.fromkeys(EXPERT_AXES, "fixed by the model: it has no experts")
-    for word in ("rank_order", "interleave_group_size", "shard_group"):
+    words["rank_order"] = _order_words(space, words["rank_order"])
+    words["expert_rank_order"] = "not searched: as rank_order goes"
+    for word in ("interleave_group_size", "shard_group"):
         words[word] = "not searched: the default"
     words |= dict.fromkeys(("gather_dtype", "reduce_dtype"), "not searched: as the framework does")
     words["reshard_after_forward"] = _reshard_words(space.setting.framework)
     words["offload"] = _offload_words(space, words["offload"])
     return words | _fixed_by_framework(space, words)
+
+
+def _order_words(space: Space, words: str) -> str:
+    """Return which orders of ranks on the network's levels were tried."""
+    if words != "searched":
+        return words
+    if len(space.setting.framework.limits.rank_orders) == 1:
+        return "fixed by framework"
+    if is_beside_hosts(space):
+        return "not searched: the default, for what the stages of a node share on its host"
+    return "searched: data parallel inside or outside the pipeline, tensor and context parallel innermost"
 
 
 def _reshard_words(framework: Framework) -> str:

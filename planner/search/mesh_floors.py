@@ -18,7 +18,8 @@ from planner.cost.model import CostModel
 from planner.cost.scheme_floors import SchemeFloors
 from planner.search.meshes import BatchedMesh
 from planner.search.offloading import Chain
-from planner.strategy import Batch, Mesh, Sharding
+from planner.search.placings import ordered
+from planner.strategy import Batch, Mesh, RankOrder, Sharding
 
 Whole = NDArray[np.int64]
 SHARED: Final = "mesh floors"
@@ -41,11 +42,13 @@ class FamilyNode:
 class MeshFloor:
     """A mesh and step times that no plan with each of its batches and chains undercuts, quickest last.
 
-    ``ways`` are the mesh with every way to split attention, none where there is but one.
+    ``ways`` are the mesh with every way to split attention, none where there is but one; ``orders`` those
+    of its ranks, its own first.
     """
 
     mesh: Mesh
     ways: tuple[Mesh, ...]
+    orders: tuple[RankOrder, ...]
     variants: list[tuple[int, Batch, Chain]]
 
 
@@ -176,17 +179,26 @@ class MeshFloors:
         ways, batch = held.batched.ways, (held.places, held.micro_batches)
         left = self._schemes.left(ways, count)
         known: dict[tuple[Sharding, Modes], list[float]] = {}
+        others = [ordered(ways[0], order) for order in held.batched.orders[1:]]
         found: list[tuple[int, Batch, Chain]] = []
         for chain, fits in zip(held.batched.chains, held.fits.tolist(), strict=True):
             # Nothing on the host makes a plan quicker.
             key = (chain[0].sharding, tuple(dict.fromkeys(chain[0].recompute)))
             if any(fits) and key not in known and not self._is_late(node, left, key[1], is_late):
-                each = [self._floors.step_ns(mesh, *key, *batch, count=count) for mesh in left]
+                further = [(other, key[0]) for other in others]
+                each = [
+                    self._floors.step_ns(mesh, *key, *batch, count=count, further=further) for mesh in left
+                ]
                 known[key] = np.min(each, axis=0).tolist()
             steps = zip(fits, known.get(key, ()), held.batches, strict=False)
             found += [(int(step), own, chain) for fit, step, own in steps if fit]
         found.sort(key=lambda variant: variant[0], reverse=True)
-        return MeshFloor(mesh=ways[0], ways=ways if len(ways) > 1 else (), variants=found)
+        return MeshFloor(
+            mesh=ways[0],
+            ways=ways if len(ways) > 1 else (),
+            orders=held.batched.orders,
+            variants=found,
+        )
 
     def _is_late(self, node: MeshNode, ways: Sequence[Mesh], modes: Modes, is_late: IsLate) -> bool:
         """Whether layers that choose from some modes are late on a mesh, however replicas are kept equal."""

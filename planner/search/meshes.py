@@ -20,6 +20,7 @@ from planner.rules.pipeline import ACCUMULATION, runs_again
 from planner.rules.rule import Part
 from planner.search.fewer_devices import Degrees
 from planner.search.offloading import Chain, Choice, Offloading, fixed_choice
+from planner.search.placings import Orders, ordered, rank_orders
 from planner.search.schemes import Schemes
 from planner.search.space import (
     BATCHED,
@@ -41,6 +42,7 @@ from planner.strategy import (
     Batch,
     Layout,
     Mesh,
+    RankOrder,
     Recompute,
     RecomputeMode,
     Schedule,
@@ -115,6 +117,8 @@ class BatchedMesh:
     ways: tuple[Mesh, ...]
     batches: tuple[Batch, ...]
     chains: tuple[Chain, ...]
+    orders: tuple[RankOrder, ...]
+    """The orders of its ranks that make a difference, its own first."""
     size: "SpaceSize"
 
 
@@ -153,7 +157,7 @@ def by_mesh(
     """
     # Schedules are judged by stages and micro-batches alone.
     known: dict[tuple[int, int], ScheduleCounts] = {}
-    legal, choices = _Batches(space), Choices(space)
+    legal, choices, orders = _Batches(space), Choices(space), Orders.of(space)
     for meshes_alike in _legal_meshes(space, degrees, keeps=keeps):
         mesh, batches, counts = meshes_alike[0], list[Batch](), ScheduleCounts()
         for batch in legal.on(mesh):
@@ -166,15 +170,27 @@ def by_mesh(
         chains = choices.chains(mesh, batches[0]) if batches else ()
         if chains:
             found = [choice for chain in chains for choice in chain]
-            size = _size(space, meshes_alike, counts, found)
-            yield BatchedMesh(mesh=mesh, ways=meshes_alike, batches=tuple(batches), chains=chains, size=size)
+            own = orders.on(mesh)
+            yield BatchedMesh(
+                mesh=mesh,
+                ways=meshes_alike,
+                batches=tuple(batches),
+                chains=chains,
+                orders=own,
+                size=_size(space, meshes_alike, counts, found, num_orders=len(own)),
+            )
 
 
 NO_SCHEDULES: Final = ScheduleCounts()
 
 
 def _size(
-    space: Space, meshes: Sequence[Mesh], counts: ScheduleCounts, choices: Sequence[Choice]
+    space: Space,
+    meshes: Sequence[Mesh],
+    counts: ScheduleCounts,
+    choices: Sequence[Choice],
+    *,
+    num_orders: int,
 ) -> SpaceSize:
     """Count layouts and plans: every schedule with every choice that it runs with, on meshes alike."""
     framework, stages, layouts, plans = space.setting.framework, meshes[0].pipeline_parallel, 0, 0.0
@@ -187,7 +203,7 @@ def _size(
             )
         )
     for num_schedules, modes in families:
-        times = num_schedules * len(meshes)
+        times = num_schedules * len(meshes) * num_orders
         layouts += times * sum(map(bool, modes))
         plans += times * sum(_placements(space, stages, len(own)) for own in modes if own)
     return SpaceSize(layouts=layouts, plans=plans)
@@ -344,18 +360,21 @@ def _plain_meshes(space: Space, degrees: Degrees) -> Iterator[Mesh]:
         return
     if not space.allowed("pipeline_parallel", pipeline) or not space.allowed("data_parallel", data):
         return
+    usual = rank_orders(space)[0]
     for sequence in _sequence_parallel(space, tensor):
-        yield Mesh(
+        mesh = Mesh(
             data_parallel=data,
             tensor_parallel=tensor,
             context_parallel=context,
             pipeline_parallel=pipeline,
             sequence_parallel=sequence,
         )
+        yield ordered(mesh, usual)
 
 
 def _with_experts(space: Space, meshes: Iterator[Mesh]) -> Iterator[Mesh]:
     """Yield each mesh with every way to spread experts over the ranks of a stage."""
+    orders = Orders.of(space)
     in_node = space.setting.cluster.node_groups[0].devices_per_node
     for mesh in meshes:
         ranks = mesh.replicas * mesh.tensor_parallel
@@ -364,7 +383,7 @@ def _with_experts(space: Space, meshes: Iterator[Mesh]) -> Iterator[Mesh]:
         for expert in _expert_degrees(space, EXPERT_AXIS, ranks):
             for tensor in cuts:
                 spread = replace(mesh, expert_parallel=expert, expert_tensor_parallel=tensor)
-                if ranks % (expert * tensor) == 0:
+                if ranks % (expert * tensor) == 0 and orders.allows(spread):
                     yield spread
 
 

@@ -1,6 +1,6 @@
 """Which of two plans that take exactly equal time is preferred: fewest techniques, then degrees."""
 
-from planner.strategy import ContextParallelScheme, Layout, Mesh, RecomputeMode, ZeroStage
+from planner.strategy import DEFAULT_RANK_ORDER, ContextParallelScheme, Layout, Mesh, RecomputeMode, ZeroStage
 
 
 def num_techniques(layout: Layout) -> int:
@@ -36,6 +36,10 @@ def layout_rank(layout: Layout) -> tuple[int, ...]:
         int(mesh.sequence_parallel),
         len(layout.schedule.name),
         *scheme_rank(mesh),
+        int(mesh.rank_order != DEFAULT_RANK_ORDER),
+        -layout.sharding.optimizer,
+        -layout.sharding.parameters,
+        -layout.sharding.gradients,
     )
 
 

@@ -37,13 +37,13 @@ SEARCHED: Final = (
     "expert_tensor_parallel",
     "context_parallel_scheme",
     "all_to_all_degree",
+    "rank_order",
     "offload",
 )
 """Words of the flat plan form that a search decides, or takes fixed."""
 MOST_PASSES: Final = 4_000_000
 """Passes of a step, over all stages, beyond which a layout is not considered: none runs in practice."""
 NOT_SEARCHED: Final[Mapping[str, object]] = {
-    "rank_order": None,
     "expert_rank_order": None,
     "interleave_group_size": None,
     "sharding": None,

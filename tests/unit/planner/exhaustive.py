@@ -26,6 +26,7 @@ from planner.search.dimensions import dimensions
 from planner.strategy import (
     DEFAULT_EXPERT_RANK_ORDER,
     DEFAULT_RANK_ORDER,
+    PIPELINE_INSIDE,
     Batch,
     ContextParallelScheme,
     Layout,
@@ -44,6 +45,13 @@ OPEN: Final = ("searched", "fixed by framework")
 
 What a framework fixes its rules leave one legal value.
 """
+
+
+EXPERT_ORDERS: Final[Mapping[object, tuple[str, ...]]] = {
+    DEFAULT_RANK_ORDER: DEFAULT_EXPERT_RANK_ORDER,
+    PIPELINE_INSIDE: ("expert_tensor_parallel", "expert_parallel", "pipeline_parallel", "data_parallel"),
+}
+"""The order of the ranks of experts that goes with each order of all ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,12 +214,18 @@ def _other_choices(asked: Open, mesh: Mesh) -> Iterator[dict[str, object]]:
         "sequence_parallel": (halves, False),
         "context_parallel_scheme": (schemes, usual),
         "all_to_all_degree": (list(range(1, mesh.context_parallel + 1)), 1),
-        "rank_order": (list(permutations(DEFAULT_RANK_ORDER)), DEFAULT_RANK_ORDER),
-        "expert_rank_order": (list(permutations(DEFAULT_EXPERT_RANK_ORDER)), DEFAULT_EXPERT_RANK_ORDER),
+        "rank_order": (_orders(), DEFAULT_RANK_ORDER),
     }
     values = [asked.values(word, own, default=default) for word, (own, default) in every.items()]
     for chosen in product(*values):
-        yield dict(zip(every, chosen, strict=True))
+        choices = dict(zip(every, chosen, strict=True))
+        yield choices | {"expert_rank_order": EXPERT_ORDERS[choices["rank_order"]]}
+
+
+def _orders() -> list[object]:
+    """Return the orders of ranks that have tensor and context parallel innermost, as certificates say."""
+    innermost = DEFAULT_RANK_ORDER[:2]
+    return [order for order in permutations(DEFAULT_RANK_ORDER) if order[:2] == innermost]
 
 
 def _breaks_rules_of_meshes(setting: Setting, mesh: Mesh) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 from planner.cluster import Cluster, Level, NodeGroup
 from planner.cluster_presets import cluster_from_preset
 from planner.frameworks import FRAMEWORKS
-from planner.job import AttentionKind, Constraints, Job, Precision, SolverLimits
+from planner.job import AttentionKind, Constraints, Job, Precision, SolverLimits, Trainable
 from planner.planning import PlanRequest
 from planner.profile import builtin_profile
 from planner.strategy import RecomputeMode
@@ -32,6 +32,8 @@ EXPERTS: Final = 0.25
 """Share of the models that have experts."""
 WITHOUT_EXPERTS: Final = ("nanotron",)
 """Frameworks that train no experts at all and refuse such requests."""
+HALF_FROZEN: Final = 6
+"""One in so many requests leaves the layers of the body as they are."""
 MEMORY_FRACTIONS: Final = (0.94, 0.94, 0.1, 0.05, 0.035, 0.025)
 
 
@@ -107,6 +109,11 @@ def some_constraints(random: Random) -> Constraints:
     return Constraints(fixed=fixed, bounds=bounds, forbid=("offload",), memory_fraction=fraction)
 
 
+def some_training(number: int) -> Trainable:
+    """Return what is trained: everything, or now and then both ends alone, whose replicas exchange little."""
+    return Trainable(frozen=("decoder",)) if number % HALF_FROZEN == 0 else Trainable()
+
+
 def small_request(number: int) -> PlanRequest:
     """Return the request of a number, always the same."""
     random = Random(number)  # noqa: S311 - the same every time, and no secret
@@ -126,6 +133,7 @@ def small_request(number: int) -> PlanRequest:
             framework=framework,
             precision=random.choice([Precision.BF16, Precision.BF16, Precision.FP32]),
             attention=random.choice([AttentionKind.FLASH, AttentionKind.FLASH, AttentionKind.UNFUSED]),
+            trainable=some_training(number),
         ),
         constraints=some_constraints(random),
         solver=SolverLimits(time_limit_seconds=600),

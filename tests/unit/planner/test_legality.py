@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 
 from planner.expansion import expand_short_plan
 from planner.legality import divisors, layout_violations, nearest_values
-from planner.strategy import Recompute, RecomputeMode, Schedule, ScheduleName, ShortPlan
+from planner.strategy import (
+    DEFAULT_EXPERT_RANK_ORDER,
+    DEFAULT_RANK_ORDER,
+    PIPELINE_INSIDE,
+    Recompute,
+    RecomputeMode,
+    Schedule,
+    ScheduleName,
+    ShortPlan,
+    expert_order_beside,
+)
 from tests.unit.planner.settings import setting
 
 FULL = Recompute(mode=RecomputeMode.FULL)
@@ -102,6 +112,36 @@ def test_legal_plans_break_no_rule(plan: ShortPlan) -> None:
     fixed = expand_short_plan(plan, judged)
     assert (*layout_violations(judged, fixed.layout), *fixed.violations) == ()
     assert fixed.assignment is not None
+
+
+@pytest.mark.parametrize(
+    ("expert_parallel", "given", "broken"),
+    [
+        # Experts over the tensor-parallel ranks of a stage have the same ranks as all else.
+        (2, {}, []),
+        (2, {"expert_rank_order": expert_order_beside(PIPELINE_INSIDE)}, []),
+        (
+            2,
+            {"expert_rank_order": DEFAULT_EXPERT_RANK_ORDER},
+            [("/plan/expert_rank_order", list(expert_order_beside(PIPELINE_INSIDE)))],
+        ),
+        # Over replicas too they would reach into the next stage.
+        (8, {}, [("/plan/rank_order", list(DEFAULT_RANK_ORDER))]),
+    ],
+)
+def test_experts_have_their_stages_where_all_else_has_them(
+    expert_parallel: int, given: dict[str, Any], broken: list[tuple[str, object]]
+) -> None:
+    judged = setting(model="mixtral-8x7b", framework="any", num_devices=16)
+    plan = ShortPlan(
+        tensor_parallel=2,
+        data_parallel=4,
+        pipeline_parallel=2,
+        expert_parallel=expert_parallel,
+        extra={"rank_order": PIPELINE_INSIDE, "expert_tensor_parallel": 1, **given},
+    )
+    found = layout_violations(judged, expand_short_plan(plan, judged).layout)
+    assert [(violation.pointer, *violation.nearest_legal) for violation in found] == broken
 
 
 def test_a_framework_refuses_what_it_does_not_have() -> None:

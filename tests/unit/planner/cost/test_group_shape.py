@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from planner.cluster_presets import cluster_from_preset
-from planner.cost.group_shape import group_shape
+from planner.cost.group_shape import group_shape, spread_shape
 
 (GROUP,) = cluster_from_preset("h100-sxm", 64).node_groups
 (NODE,) = cluster_from_preset("h100-sxm", 4).node_groups
@@ -49,3 +49,25 @@ def test_a_part_of_a_node_has_one_level() -> None:
 def test_all_devices_talk_unless_it_is_said_how_many_do() -> None:
     assert group_shape(GROUP, size=8).talking == GROUP.num_devices
     assert group_shape(GROUP, size=2, stride=32, talking=4).talking == 4
+
+
+@pytest.mark.parametrize(
+    ("axes", "per_node", "per_level"),
+    [
+        (((1, 2), (16, 4)), 2, (2, 8)),
+        (((2, 4), (16, 2)), 4, (4, 8)),
+        (((2, 2), (8, 4)), 2, (2, 8)),
+        (((1, 4), (8, 8)), 4, (4, 32)),
+    ],
+)
+def test_ranks_along_two_axes_share_nodes(
+    axes: tuple[tuple[int, int], ...], per_node: int, per_level: tuple[int, ...]
+) -> None:
+    shape = spread_shape(GROUP, axes)
+    assert (shape.ranks_per_node, shape.ranks_per_level) == (per_node, per_level)
+    assert shape.size == per_level[-1]
+
+
+def test_ranks_along_axes_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 ranks 1 apart x 5 ranks 16 apart span 66 devices"):
+        spread_shape(GROUP, ((1, 2), (16, 5)))

@@ -41,3 +41,26 @@ def test_many_devices_are_left_idle_as_they_divide_alone() -> None:
 def test_gathered_parameters_stay_where_a_zero_stage_means_that() -> None:
     assert words("pytorch")["reshard_after_forward"].startswith("searched, by zero_stage")
     assert words("megatron-core")["reshard_after_forward"] == "not searched: the default"
+
+
+@pytest.mark.parametrize(
+    ("framework", "words_of_order"),
+    [
+        ("megatron-core", "searched: data parallel inside or outside the pipeline"),
+        ("any", "searched: data parallel inside or outside the pipeline"),
+        ("torchtitan", "fixed by framework"),
+    ],
+)
+def test_orders_of_ranks_are_searched_where_the_framework_has_several(
+    framework: str, words_of_order: str
+) -> None:
+    assert words(framework)["rank_order"].startswith(words_of_order)
+
+
+def test_a_fixed_order_is_the_callers() -> None:
+    order = ("tensor_parallel", "context_parallel", "pipeline_parallel", "data_parallel")
+    assert words("megatron-core", rank_order=order)["rank_order"] == "fixed by user"
+
+
+def test_nodes_that_share_a_host_keep_the_usual_order() -> None:
+    assert words("any", offload={"optimizer": 1.0})["rank_order"].startswith("not searched")
