@@ -68,6 +68,18 @@ def pipeline_shape(layout: Layout) -> PipelineShape:
 def cut_key(mesh: Mesh, micro_batch_size: int) -> tuple[int, ...]:
     """Return what decides how layers are cut and where their ranks sit: equal keys cost the same."""
     return (
+        *dense_cut_key(mesh),
+        mesh.expert_parallel,
+        mesh.expert_tensor_parallel,
+        axis_stride(mesh, "expert_parallel"),
+        axis_stride(mesh, "expert_tensor_parallel"),
+        micro_batch_size,
+    )
+
+
+def dense_cut_key(mesh: Mesh) -> tuple[int, ...]:
+    """Return what decides how layers without experts are cut, and where their ranks sit."""
+    return (
         mesh.tensor_parallel,
         mesh.sequence_parallel,
         mesh.context_parallel,
@@ -75,11 +87,6 @@ def cut_key(mesh: Mesh, micro_batch_size: int) -> tuple[int, ...]:
         mesh.gathers_keys,
         axis_stride(mesh, "tensor_parallel"),
         axis_stride(mesh, "context_parallel"),
-        mesh.expert_parallel,
-        mesh.expert_tensor_parallel,
-        axis_stride(mesh, "expert_parallel"),
-        axis_stride(mesh, "expert_tensor_parallel"),
-        micro_batch_size,
         # Launches may take longer in a pipeline.
         mesh.pipeline_parallel > 1,
     )

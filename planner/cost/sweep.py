@@ -110,15 +110,16 @@ class Line:
         grown = np.maximum(sizes * ((self.many - self.one) / MANY_SAMPLES), min(self.one, self.many))
         return np.asarray(np.where(sizes == 1, self.one, grown), dtype=np.float64)
 
-    def whole_at(self, size: int) -> int:
-        """Return a whole number that the figure, a whole one, does not fall below; at least 1."""
-        if self.many == self.one:
-            return int(self.one)
-        if self.many == MANY_SAMPLES * self.one:
-            return size * int(self.one)
-        if size == 1:
-            return int(self.one)
-        return max(size * (int(self.many) - int(self.one)) // MANY_SAMPLES, 1)
+
+def whole_at(size: int, one: int, many: int) -> int:
+    """Return a whole number that a whole figure does not fall below at a size; at least 1."""
+    if many == one:
+        return one
+    if many == MANY_SAMPLES * one:
+        return size * one
+    if size == 1:
+        return one
+    return max(size * (many - one) // MANY_SAMPLES, 1)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -167,10 +168,10 @@ class SweptOperators:
             product = MatrixProduct(
                 name="swept",
                 module=Module.HEAD if is_head else Module.MLP,
-                rows=Line(op.rows, many.rows).whole_at(size),
-                columns=Line(op.columns, many.columns).whole_at(size),
-                inner=Line(op.inner, many.inner).whole_at(size),
-                count=Line(op.count, many.count).whole_at(size),
+                rows=whole_at(size, op.rows, many.rows),
+                columns=whole_at(size, op.columns, many.columns),
+                inner=whole_at(size, op.inner, many.inner),
+                count=whole_at(size, op.count, many.count),
                 repeats=op.repeats,
                 has_weights=op.has_weights,
             )
@@ -189,7 +190,7 @@ class SweptOperators:
             core = AttentionCore(
                 name="swept",
                 module=Module.CORE_ATTENTION,
-                batch=Line(op.batch, many.batch).whole_at(size),
+                batch=whole_at(size, op.batch, many.batch),
                 query_length=op.query_length,
                 key_length=op.key_length,
                 heads=op.heads,

@@ -171,6 +171,7 @@ class _Search:
         """All meshes on at least so many devices were, or are, looked at."""
         self._has_apart: dict[tuple[int, int], bool] = {}
         self._ideal_ns: dict[int, int] = {}
+        self._covered: dict[int, bool] = {}
 
     def run(self, report: ProgressReport | None) -> SearchOutcome:
         while time.monotonic() <= self._deadline and self._goes_on():
@@ -208,13 +209,16 @@ class _Search:
         self.outcome.plans += size.plans
         if not self._floors.covers(sizes_of(meshes)):
             self._floors = floors_of(meshes, self._model)
+            self._covered.clear()
         self._families = self._floors.families(meshes)[::-1]
 
     def _may_win(self, ways: tuple[Mesh, ...]) -> bool:
         """Whether a mesh may hold the states of a model, and work alone leaves it faster than the best."""
         framework, mesh = self._space.setting.framework, ways[0]
         samples = self._space.setting.job.global_batch_size // mesh.data_parallel
-        if self._floors.covers(divisors(samples)):
+        if samples not in self._covered:
+            self._covered[samples] = self._floors.covers(divisors(samples))
+        if self._covered[samples]:
             shares = mesh.data_parallel * mesh.pipeline_parallel
             if self._is_settled(self._floors.work_ns(ways, shares=shares)):
                 return False

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from planner.cost.any_scheme import AnyScheme
 from planner.cost.floors import NONE, Floors, Modes
-from planner.cost.ground import cut_key
+from planner.cost.ground import cut_key, dense_cut_key
 from planner.cost.least_memory import LeastMemory
 from planner.cost.model import CostModel
 from planner.cost.scheme_floors import SchemeFloors
@@ -116,7 +116,8 @@ class MeshFloors:
     def work_ns(self, ways: Sequence[Mesh], *, shares: int) -> int:
         """Return a step time that no plan undercuts on a mesh whose replicas' stages are so many."""
         samples = self._floors.model.setting.job.global_batch_size
-        key = (len(ways), *cut_key(ways[0], 1))
+        # However experts are spread: see `Floors.least_ns_per_sample`.
+        key = (len(ways), *dense_cut_key(ways[0]))
         if key not in self._least:
             left = self._schemes.left(ways, len(self._sizes))
             self._least[key] = min(map(self._floors.least_ns_per_sample, left))

@@ -4,6 +4,7 @@ They come in three steps, so that one cheap bound can rule out many at once: mes
 their variants in sharding and recomputation, and the variants' schedules.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -135,10 +136,6 @@ class ScheduleCounts:
         splits = [schedule.name.splits_backward for schedule in found]
         return cls(whole=splits.count(False), apart=splits.count(True))
 
-    def __add__(self, other: "ScheduleCounts") -> "ScheduleCounts":
-        """Return those of both."""
-        return ScheduleCounts(whole=self.whole + other.whole, apart=self.apart + other.apart)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpaceSize:
@@ -155,33 +152,53 @@ def by_mesh(
 
     They are those on all devices, or those of some degrees that are worth a look.
     """
-    # Schedules are judged by stages and micro-batches alone.
-    known: dict[tuple[int, int], ScheduleCounts] = {}
-    legal, choices, orders = _Batches(space), Choices(space), Orders.of(space)
+    batches, choices, orders = _ScheduledBatches(space), Choices(space), Orders.of(space)
     for meshes_alike in _legal_meshes(space, degrees, keeps=keeps):
-        mesh, batches, counts = meshes_alike[0], list[Batch](), ScheduleCounts()
-        for batch in legal.on(mesh):
-            key = (mesh.pipeline_parallel, batch.num_micro_batches)
-            if key not in known:
-                known[key] = ScheduleCounts.of(schedules(space, mesh, batch))
-            if known[key] != NO_SCHEDULES:
-                batches.append(batch)
-                counts = counts + known[key]
-        chains = choices.chains(mesh, batches[0]) if batches else ()
+        mesh = meshes_alike[0]
+        own, counts = batches.on(mesh)
+        chains = choices.chains(mesh, own[0]) if own else ()
         if chains:
             found = [choice for chain in chains for choice in chain]
-            own = orders.on(mesh)
+            in_order = orders.on(mesh)
             yield BatchedMesh(
                 mesh=mesh,
                 ways=meshes_alike,
-                batches=tuple(batches),
+                batches=own,
                 chains=chains,
-                orders=own,
-                size=_size(space, meshes_alike, counts, found, num_orders=len(own)),
+                orders=in_order,
+                size=_size(space, meshes_alike, counts, found, num_orders=len(in_order)),
             )
 
 
-NO_SCHEDULES: Final = ScheduleCounts()
+class _ScheduledBatches:
+    """The legal batches of meshes that have a schedule, with how many they have together."""
+
+    def __init__(self, space: Space) -> None:
+        self._space, self._legal = space, _Batches(space)
+        self._counts: dict[tuple[int, int], ScheduleCounts] = {}
+        self._known: dict[tuple[int, int], tuple[tuple[Batch, ...], ScheduleCounts]] = {}
+
+    def on(self, mesh: Mesh) -> tuple[tuple[Batch, ...], ScheduleCounts]:
+        """Return the batches of a mesh: the same for equal stages and replicas, as far as no rule objects."""
+        if self._space.rules[BATCHED]:
+            return self._found(mesh)
+        key = (mesh.pipeline_parallel, mesh.data_parallel)
+        if key not in self._known:
+            self._known[key] = self._found(mesh)
+        return self._known[key]
+
+    def _found(self, mesh: Mesh) -> tuple[tuple[Batch, ...], ScheduleCounts]:
+        each = [(batch, self._schedules(mesh, batch)) for batch in self._legal.on(mesh)]
+        each = [(batch, counts) for batch, counts in each if counts.whole or counts.apart]
+        whole, apart = sum(counts.whole for _, counts in each), sum(counts.apart for _, counts in each)
+        return tuple(batch for batch, _ in each), ScheduleCounts(whole=whole, apart=apart)
+
+    def _schedules(self, mesh: Mesh, batch: Batch) -> ScheduleCounts:
+        # Schedules are judged by stages and micro-batches alone.
+        key = (mesh.pipeline_parallel, batch.num_micro_batches)
+        if key not in self._counts:
+            self._counts[key] = ScheduleCounts.of(schedules(self._space, mesh, batch))
+        return self._counts[key]
 
 
 def _size(
@@ -204,8 +221,9 @@ def _size(
         )
     for num_schedules, modes in families:
         times = num_schedules * len(meshes) * num_orders
-        layouts += times * sum(map(bool, modes))
-        plans += times * sum(_placements(space, stages, len(own)) for own in modes if own)
+        for size, number in Counter(map(len, filter(None, modes))).items():
+            layouts += times * number
+            plans += times * number * _placements(space, stages, size)
     return SpaceSize(layouts=layouts, plans=plans)
 
 
@@ -374,6 +392,11 @@ def _plain_meshes(space: Space, degrees: Degrees) -> Iterator[Mesh]:
 
 def _with_experts(space: Space, meshes: Iterator[Mesh]) -> Iterator[Mesh]:
     """Yield each mesh with every way to spread experts over the ranks of a stage."""
+    axes = (EXPERT_AXIS, EXPERT_TENSOR_AXIS)
+    if not any(space.setting.splits_over(axis) for axis in axes):
+        if all(space.allowed(axis, 1) for axis in axes):
+            yield from meshes
+        return
     orders = Orders.of(space)
     in_node = space.setting.cluster.node_groups[0].devices_per_node
     for mesh in meshes:

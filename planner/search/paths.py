@@ -7,7 +7,7 @@ pass, and the last one after its last forward pass.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from planner.cost.critical_path import PathCounts
@@ -38,12 +38,7 @@ def stage_paths(problem: PipelineProblem, stage: int) -> list[PathCounts]:
     """Return the paths that stay on one stage for most of a step, each with every start and end."""
     if problem.shape.schedule in FILLED_ALONE:
         return [_filled(problem, stage)]
-    return [
-        path
-        for body in _bodies(problem.shape, stage)
-        for started in _starts(problem, body)
-        for path in _ends(problem, started)
-    ]
+    return [path for body in _bodies(problem.shape, stage) for path in _whole_paths(problem, body)]
 
 
 FILLED_ALONE: Final = (
@@ -144,41 +139,32 @@ def _own(shape: PipelineShape, stage: int) -> range:
     return range(stage, shape.num_chunks, shape.num_stages)
 
 
-def _starts(problem: PipelineProblem, body: _Body) -> Iterator[PathCounts]:
-    own = [1 if chunk % problem.shape.num_stages == 0 else 0 for chunk in range(problem.shape.num_chunks)]
-    nothing = (0,) * problem.shape.num_chunks
-    path = PathCounts(
-        forward=tuple(body.forward),
-        backward=tuple(body.backward),
-        gather=nothing if problem.gather_overlaps else tuple(own),
-        reduce=nothing,
-        optimizer=tuple(own),
-        constant_ns=problem.barrier_ns + _transfers_ns(problem, body),
-    )
-    yield path
+def _whole_paths(problem: PipelineProblem, body: _Body) -> Iterator[PathCounts]:
+    """Return a body with every start and every end."""
+    shape, forward, backward = problem.shape, tuple(body.forward), tuple(body.backward)
+    nothing, first = (0,) * shape.num_chunks, (1,) + (0,) * (shape.num_chunks - 1)
+    own = tuple(int(chunk % shape.num_stages == 0) for chunk in range(shape.num_chunks))
+    constant = problem.barrier_ns + problem.tied_ns + _transfers_ns(problem, body)
+    starts = [(forward, nothing if problem.gather_overlaps else own, 0)]
     if problem.gather_overlaps and surely_moves(problem, problem.least_gather_ns, problem.first.gather_ns):
-        sent = problem.transfer_ns if problem.transfer_blocks and problem.shape.num_stages > 1 else 0
-        yield replace(
-            path,
-            forward=(path.forward[0] - 1, *path.forward[1:]),
-            gather=(1, *nothing[1:]),
-            constant_ns=path.constant_ns + problem.gather_bucket_ns - sent,
-        )
-
-
-def _ends(problem: PipelineProblem, path: PathCounts) -> Iterator[PathCounts]:
-    path = replace(path, constant_ns=path.constant_ns + problem.tied_ns)
-    if not problem.reduce_overlaps:
-        yield replace(path, reduce=path.optimizer)
-        return
-    yield path
-    if surely_moves(problem, problem.least_reduce_ns, problem.first.reduce_ns):
-        yield replace(path, constant_ns=path.constant_ns + problem.reduce_bucket_ns)
-        yield replace(
-            path,
-            backward=(path.backward[0] - 1, *path.backward[1:]),
-            reduce=(1, *path.reduce[1:]),
-        )
+        sent = problem.transfer_ns if problem.transfer_blocks and shape.num_stages > 1 else 0
+        starts.append(((forward[0] - 1, *forward[1:]), first, problem.gather_bucket_ns - sent))
+    ends = [(backward, nothing if problem.reduce_overlaps else own, 0)]
+    if problem.reduce_overlaps and surely_moves(problem, problem.least_reduce_ns, problem.first.reduce_ns):
+        ends = [
+            (backward, nothing, problem.reduce_bucket_ns),
+            ((backward[0] - 1, *backward[1:]), first, 0),
+        ]
+    for going, gather, started_ns in starts:
+        for returning, reduce, ended_ns in ends:
+            yield PathCounts(
+                forward=going,
+                backward=returning,
+                gather=gather,
+                reduce=reduce,
+                optimizer=own,
+                constant_ns=constant + started_ns + ended_ns,
+            )
 
 
 def surely_moves(problem: PipelineProblem, per_layer_ns: int, fixed_ns: int) -> bool:

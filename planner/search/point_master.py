@@ -32,6 +32,11 @@ from planner.search.stage_points import StagePoint
 
 LONGEST_STEP_NS: Final = 1 << 60
 """No step is looked for beyond 36 years."""
+LOOK_WITHIN: Final = (1.25, 2.0)
+"""Where nobody says how long a step may take, it is looked for within so many times its bound first.
+
+The fewer points of a stage leave a step that short, the less work is left.
+"""
 DESCENTS: Final = 6
 """Most plans that are tried by hand in a row; each one shows a path for a small part of a program's work."""
 SIMPLER: Final = 20
@@ -51,12 +56,25 @@ def solve_evenly(
         return Excluded(lower_bound_ns=None)
     if cutoff_ns is not None and bound > cutoff_ns:
         return Excluded(lower_bound_ns=bound)
-    limit = LONGEST_STEP_NS if cutoff_ns is None else cutoff_ns
-    rows = _known_rows(problem)
-    choices = all_choices(problem, rows, limit)
+    rows, limits = _known_rows(problem), limits or WorkLimits()
+    if cutoff_ns is not None:
+        return _solved_within(problem, rows, bound, cutoff_ns, limits)
+    for times in LOOK_WITHIN:
+        within = int(times * bound)
+        solved = _solved_within(problem, rows, bound, within, limits)
+        if isinstance(solved, Solution) or solved.lower_bound_ns is None or solved.lower_bound_ns <= within:
+            return solved
+    return _solved_within(problem, rows, bound, LONGEST_STEP_NS, limits)
+
+
+def _solved_within(
+    problem: PipelineProblem, rows: PathRows, bound_ns: int, within_ns: int, limits: WorkLimits
+) -> Solution | Excluded:
+    choices = all_choices(problem, rows, within_ns) if bound_ns <= within_ns else None
     if choices is None:
-        return Excluded(lower_bound_ns=None if cutoff_ns is None else max(bound, cutoff_ns + 1))
-    return _Rounds(problem, choices, rows, bound, limits or WorkLimits()).run(limit)
+        bound = max(bound_ns, within_ns + 1)
+        return Excluded(lower_bound_ns=bound if within_ns < LONGEST_STEP_NS else None)
+    return _Rounds(problem, choices, rows, bound_ns, limits).run(within_ns)
 
 
 def simplest_evenly(

@@ -5,6 +5,7 @@ Arrays are indexed [row, chunk], [row, chunk, option] or [stage row, chunk]; all
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -73,13 +74,10 @@ class PathRows:
 def path_rows(problem: PipelineProblem, paths: Sequence[PathCounts]) -> PathRows:
     """Return paths that no empty chunk shortens as rows; there must be at least one."""
     forward, backward, gather, reduced, optimizer = (
-        np.array([getattr(path, name) for path in paths], dtype=np.int64)
-        for name in ("forward", "backward", "gather", "reduce", "optimizer")
+        _counted(paths, name) for name in ("forward", "backward", "gather", "reduce", "optimizer")
     )
     fixed = fixed_parts(problem)
-    weight = None
-    if paths[0].weight:
-        weight = np.array([path.weight for path in paths], dtype=np.int64)
+    weight = _counted(paths, "weight") if paths[0].weight else None
     constant = np.array([path.constant_ns for path in paths], dtype=np.int64)
     for counts, name in (
         (forward, "forward_ns"),
@@ -100,6 +98,13 @@ def path_rows(problem: PipelineProblem, paths: Sequence[PathCounts]) -> PathRows
         constant_ns=constant,
         weight=weight,
     )
+
+
+def _counted(paths: Sequence[PathCounts], name: str) -> Integers:
+    """Return what paths count of one kind, [path, chunk]."""
+    counts = [getattr(path, name) for path in paths]
+    # Faster than an array of tuples, of which there are thousands.
+    return np.fromiter(chain.from_iterable(counts), dtype=np.int64).reshape(len(counts), -1)
 
 
 def first_rows(problem: PipelineProblem) -> PathRows:
