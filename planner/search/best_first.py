@@ -21,6 +21,7 @@ from planner.cost.pipeline import Assignment, PipelineProblem
 from planner.expansion import zero_sharding
 from planner.job import SolverLimits
 from planner.search.bounds import apart_bound_ns, lower_bound_ns, rules_out, spread_bound_ns
+from planner.search.capacity import even_chunks_fit
 from planner.search.evening import evened
 from planner.search.fewer_devices import fewer_degrees
 from planner.search.master import Excluded, Solution, solve
@@ -104,6 +105,8 @@ class SideSearch:
     """Whether plans that leave devices idle count."""
 
 
+LITTLE: Final = 1.15
+"""By how much a bound that says little mostly lies below the plan that it bounds."""
 NEARLY_ALL: Final = 16
 """One in so many devices is left idle at a time, until there is a plan to compare with."""
 PRICING_SHARE: Final = 0.5
@@ -133,6 +136,12 @@ class _Variant:
     """Ways to keep more and more on the host; the problem is no slower and no larger than any of them."""
 
     @property
+    def says_little(self) -> bool:
+        """Whether its bound leaves out much: a mixed chain over several chunks fills and drains unevenly."""
+        several = self.problem.shape.virtual_stages > 1 and not self.problem.shape.schedule.splits_backward
+        return self.is_leaf and several and not self.problem.is_uniform
+
+    @property
     def comes_later(self) -> bool:
         """Whether its bound says less than those of schedules that alternate passes."""
         return self.apart or self.layout.schedule.name is ScheduleName.BREADTH_FIRST
@@ -159,6 +168,9 @@ class _Search:
         Their bounds say less: with a good plan known they are ruled out sooner. None once they are open.
         """
         self._apart_ns: tuple[int, ...] = ()
+        self._later: list[_Node] | None = []
+        """Layouts whose bounds say little, until those of others are higher. None once they are open."""
+        self._later_ns: tuple[int, ...] = ()
         self._unproven_ns: list[int] = []
         self._started = time.monotonic()
         self._deadline = self._started + limits.time_limit_seconds
@@ -175,7 +187,7 @@ class _Search:
 
     def run(self, report: ProgressReport | None) -> SearchOutcome:
         while time.monotonic() <= self._deadline and self._goes_on():
-            bound = min((self._lowest_ns(), *self._apart_ns, *self._unseen_ns()))
+            bound = min((self._lowest_ns(), *self._later_ns, *self._apart_ns, *self._unseen_ns()))
             self.outcome.lower_bound_ns = max(self.outcome.lower_bound_ns, bound)
             if self._prices_next():
                 for mesh in self._floors.of(self._families.pop(), is_late=self._is_settled):
@@ -256,15 +268,22 @@ class _Search:
 
     def _has_work(self) -> bool:
         """Whether anything is left to open; what was put off comes back when nothing else is."""
-        if (self._open or self._families) and not self._is_settled(self._lowest_ns()):
+        is_open = bool(self._open or self._families) and not self._is_settled(self._lowest_ns())
+        if is_open and not self._is_late():
             return True
-        if self._apart:
+        if self._later:
+            again, self._later, self._later_ns = self._later, None, ()
+        elif self._apart:
             again, self._apart, self._apart_ns = self._apart, None, ()
         else:
             again, self._put_off = self._put_off, []
         for node in again:
             self._push(node.bound_ns, node.content)
         return bool(again) and self._has_work()
+
+    def _is_late(self) -> bool:
+        """Whether bounds are so high that layouts whose bounds say little are looked at too."""
+        return any(self._lowest_ns() > LITTLE * bound for bound in self._later_ns)
 
     def _is_settled(self, bound_ns: int) -> bool:
         """Whether no plan with at least this bound is worth a look; exact ties are."""
@@ -287,7 +306,7 @@ class _Search:
             split = evened(best.problem, best.assignment, makespan_ns=best.makespan_ns)
             best = self.outcome.best = replace(best, assignment=split)
         left = [*self._unproven_ns, *_bounds(self._open[:1], self._put_off, self._families[-1:])]
-        left += self._apart_ns
+        left += (*self._later_ns, *self._apart_ns)
         left = [bound for bound in (*left, *self._unseen_ns()) if best is None or bound < best.makespan_ns]
         self.outcome.finished = not left or (best is not None and self._is_settled(min(left)))
         if best is not None:
@@ -301,6 +320,9 @@ class _Search:
         if self._apart is not None and isinstance(content, _Variant) and content.comes_later:
             self._apart.append(node)
             self._apart_ns = (min((bound_ns, *self._apart_ns)),)
+        elif self._later is not None and isinstance(content, _Variant) and content.says_little:
+            self._later.append(node)
+            self._later_ns = (min((bound_ns, *self._later_ns)),)
         else:
             heapq.heappush(self._open, node)
 
@@ -424,15 +446,15 @@ class _Search:
                     transfer_blocks=framework.transfer_blocks(schedule.name),
                 )
             bound = lower_bound_ns(problem)
-            if bound is not None:
-                leaf = _Variant(
-                    layout=layout,
-                    problem=problem,
-                    apart=variant.apart,
-                    is_leaf=True,
-                    chain=variant.chain,
-                    placings=variant.placings,
-                )
+            leaf = _Variant(
+                layout=layout,
+                problem=problem,
+                apart=variant.apart,
+                is_leaf=True,
+                chain=variant.chain,
+                placings=variant.placings,
+            )
+            if bound is not None and (not leaf.says_little or even_chunks_fit(problem)):
                 self._push(max(bound, least_ns), leaf)
 
     def _open_placings(self, leaf: _Variant, least_ns: int) -> None:

@@ -67,6 +67,9 @@ def _by_stage(shape: PipelineShape, spans: Sequence[Spans], limit: Limits, num_l
     own = set(limit.chunks)
     tables = []
     for stage in range(shape.num_stages):
+        if own.isdisjoint(shape.chunks_of(stage)):
+            tables.append(np.zeros((num_layers + 1, len(limit.limits)), dtype=np.int64))
+            continue
         table = np.full((num_layers + 1, len(limit.limits)), NEVER, dtype=np.int64)
         table[0] = 0
         for chunk in shape.chunks_of(stage):
