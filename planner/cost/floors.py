@@ -20,7 +20,7 @@ from planner.cost.sweep import MANY_SAMPLES, SWEEPS, Floats, Line, Sweep, SweptC
 from planner.strategy import Mesh, Recompute, Sharding
 from planner.units import NANOSECONDS_PER_SECOND, Flops
 from planner.workload.layers import Cut, Layer
-from planner.workload.operators import Module
+from planner.workload.operators import CollectivePass, Module, Phase
 from planner.workload.recomputation import WHOLE_LAYER, saved_bytes
 from planner.workload.weights import weight_products
 
@@ -31,6 +31,8 @@ NO_TRAFFIC: Final = Traffic(shares=(), update_ns=0)
 ROUNDING_NS: Final = 2
 """Most by which rounding a layer's passes one by one exceeds rounding sums of them."""
 
+PHASES: Final = (Phase.FORWARD, Phase.BACKWARD)
+
 Modes = tuple[Recompute, ...]
 """The modes of recomputation that layers choose from."""
 
@@ -39,15 +41,27 @@ class SweptLayer:
     """One layer cut in one way: what it takes and what it keeps, by micro-batch size."""
 
     def __init__(
-        self, layer: Layer, key: LayerKey, mesh: Mesh, *, model: CostModel, costs: SweptCosts
+        self,
+        layer: Layer,
+        key: LayerKey,
+        mesh: Mesh,
+        *,
+        model: CostModel,
+        costs: SweptCosts,
+        around: "SweptLayer | None" = None,
     ) -> None:
-        """Take the layer's operators at both ends of their lines."""
+        """Take the layer's operators at both ends of their lines.
+
+        Those ``around`` its routed experts may be known.
+        """
         self._small = tuple(layer.operators(replace(key[1], micro_batch_size=1)))
         self._large = tuple(layer.operators(replace(key[1], micro_batch_size=MANY_SAMPLES)))
         if [op.name for op in self._small] != [op.name for op in self._large]:
             # Nothing is known of sizes between; no time and no bytes are a true floor.
             self._small = self._large = ()
         self._model, self._costs, self._mesh = model, costs, mesh
+        self._around = around if self._small else None
+        self._sums: tuple[tuple[Sweep, int], ...] = ()
         self._seconds: dict[Recompute, tuple[Floats, Floats]] = {}
         self._saved: dict[frozenset[Module], Line] = {}
 
@@ -55,13 +69,21 @@ class SweptLayer:
         """Return the layer without what its routed experts run."""
         if not any(op.module in ROUTED for op in self._small):
             return self
+        if self._around is not None:
+            return self._around
         rest = copy(self)
         rest._small, rest._large = (  # noqa: SLF001 - of the same class
             tuple(op for op in operators if op.module not in ROUTED)
             for operators in (self._small, self._large)
         )
-        rest._seconds, rest._saved = {}, {}  # noqa: SLF001 - of the same class
+        rest._seconds, rest._saved, rest._sums = {}, {}, ()  # noqa: SLF001 - of the same class
         return rest
+
+    def shares_partners(self) -> bool:
+        """Whether a routed expert's operator runs beside one that is none."""
+        routed = {op.name for op in self._small if op.module in ROUTED}
+        beside = [op for op in self._small if isinstance(op, CollectivePass) and op.partner is not None]
+        return any((op.name in routed) != (op.partner in routed) for op in beside)
 
     def routed_flops_per_sample(self) -> Flops:
         """Return the FLOP of its routed experts' products, both passes."""
@@ -92,8 +114,30 @@ class SweptLayer:
             forward, backward = self.seconds(NONE, count)
             backward = backward + clock.again(self._small, mode).seconds
         else:
-            forward, backward = (passes.seconds for passes in clock.both(self._small))
+            forward, backward = (passes.seconds for passes in self._both(clock, count))
         return np.broadcast_to(forward, (count,)), np.broadcast_to(backward, (count,))
+
+    def _both(self, clock: LayerClock[Sweep, Sweep], count: int) -> tuple[Sweep, ...]:
+        """Return both passes; what surrounds routed experts is timed once for all ways to spread them."""
+        if self._around is None:
+            return clock.both(self._small)
+        routed = clock.parts([op for op in self._small if op.module in ROUTED])
+        return tuple(
+            clock.launched(
+                [Sweep(np.broadcast_to(known.seconds, (len(self._costs.sizes),))[:count]), *parts],
+                self._small,
+                phase,
+                kernels=kernels + len(parts),
+            )
+            for phase, parts, (known, kernels) in zip(PHASES, routed, self._around.sums(), strict=True)
+        )
+
+    def sums(self) -> tuple[tuple[Sweep, int], ...]:
+        """Return what all operators take together in forward and in backward, and how many kernels do it."""
+        if not self._sums:
+            both = self._clock(len(self._costs.sizes)).parts(self._small)
+            self._sums = tuple((SWEEPS.total(parts), len(parts)) for parts in both)
+        return self._sums
 
     def _clock(self, count: int) -> LayerClock[Sweep, Sweep]:
         swept = SweptOperators(
@@ -187,6 +231,7 @@ class Floors:
     _layers: dict[LayerKey, SweptLayer] = field(default_factory=dict, init=False)
     _families: dict[tuple[int, ...], Family] = field(default_factory=dict, init=False)
     _least: dict[tuple[int, ...], float] = field(default_factory=dict, init=False)
+    _around: dict[SweptLayer, SweptLayer | None] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         """Count the layers of every class."""
@@ -239,8 +284,20 @@ class Floors:
     def _swept(self, layer: Layer, cut: Cut, mesh: Mesh) -> SweptLayer:
         _, key = self.model.layer_cut(layer, cut, mesh)
         if key not in self._layers:
-            self._layers[key] = SweptLayer(layer, key, mesh, model=self.model, costs=self.costs)
+            around = self._around_experts(layer, mesh) if cut.expert_parallel > 1 else None
+            self._layers[key] = SweptLayer(
+                layer, key, mesh, model=self.model, costs=self.costs, around=around
+            )
         return self._layers[key]
+
+    def _around_experts(self, layer: Layer, mesh: Mesh) -> SweptLayer | None:
+        """Return what a layer runs besides routed experts, None where it has none or cannot be parted."""
+        whole = replace(mesh, expert_parallel=1, expert_tensor_parallel=1)
+        swept = self._swept(layer, self.model.cut(whole, 1), whole)
+        if swept not in self._around:
+            rest = swept.without_experts()
+            self._around[swept] = None if rest is swept or swept.shares_partners() else rest
+        return self._around[swept]
 
     def step_ns(
         self,

@@ -173,6 +173,13 @@ class LayerClock(Generic[Timed, Amount]):
             [part for op in trained for part in self._backward_parts(op, trained)],
         )
 
+    def launched(
+        self, parts: Sequence[Amount], operators: Sequence[Operator], phase: Phase, *, kernels: int
+    ) -> Amount:
+        """Return the parts of a pass, some of them sums, as the host launches so many kernels."""
+        own = operators if phase is Phase.FORWARD else [op for op in operators if not op.forward_only]
+        return self._launched(parts, own, phase, kernels=kernels)
+
     def _forward(self, operators: Sequence[Operator]) -> Amount:
         parts = [part for op in operators for part in self._forward_parts(op, operators)]
         return self._launched(parts, operators, Phase.FORWARD)
@@ -322,9 +329,20 @@ class LayerClock(Generic[Timed, Amount]):
         seconds = again.backward if backward else again.forward
         return self.ledger.launched(work, host_seconds=seconds, serial_fraction=1.0)
 
-    def _launched(self, parts: Sequence[Amount], operators: Sequence[Operator], phase: Phase) -> Amount:
-        """Return all parts of a pass as the host launches them, with what collectives between nodes wait."""
-        work = self._at_launch_rate(parts, kernels=len(parts) + _repeats(operators, phase), phase=phase)
+    def _launched(
+        self,
+        parts: Sequence[Amount],
+        operators: Sequence[Operator],
+        phase: Phase,
+        *,
+        kernels: int | None = None,
+    ) -> Amount:
+        """Return all parts of a pass as the host launches them, with what collectives between nodes wait.
+
+        They are one kernel each unless a caller says how many.
+        """
+        kernels = (len(parts) if kernels is None else kernels) + _repeats(operators, phase)
+        work = self._at_launch_rate(parts, kernels=kernels, phase=phase)
         if not self.crossing_seconds:
             return work
         waits = self.crossing_seconds * sum(

@@ -181,7 +181,7 @@ class _Search:
         self._families = self._floors.families(meshes)[::-1]
         self._fewest_devices = space.num_devices
         """All meshes on at least so many devices were, or are, looked at."""
-        self._has_apart: dict[tuple[int, int], bool] = {}
+        self._schedules: dict[tuple[int, int], tuple[Schedule, ...]] = {}
         self._ideal_ns: dict[int, int] = {}
         self._covered: dict[int, bool] = {}
 
@@ -391,11 +391,14 @@ class _Search:
         """Whether some schedule of a mesh and batch makes gradients of weights apart."""
         if mesh.pipeline_parallel == 1 or not self._space.setting.framework.splits_backward:
             return False
+        return any(schedule.name.splits_backward for schedule in self._schedules_of(mesh, batch))
+
+    def _schedules_of(self, mesh: Mesh, batch: Batch) -> tuple[Schedule, ...]:
+        """Return the schedules of a mesh and batch, which are judged by stages and micro-batches alone."""
         key = (mesh.pipeline_parallel, batch.num_micro_batches)
-        if key not in self._has_apart:
-            found = schedules(self._space, mesh, batch)
-            self._has_apart[key] = any(schedule.name.splits_backward for schedule in found)
-        return self._has_apart[key]
+        if key not in self._schedules:
+            self._schedules[key] = tuple(schedules(self._space, mesh, batch))
+        return self._schedules[key]
 
     def _open_apart(
         self,
@@ -433,9 +436,11 @@ class _Search:
 
     def _open_schedules(self, least_ns: int, variant: _Variant) -> None:
         mesh, batch, framework = variant.layout.mesh, variant.layout.batch, self._space.setting.framework
-        for schedule in schedules(self._space, mesh, batch):
+        for schedule in self._schedules_of(mesh, batch):
+            if schedule.name.splits_backward != variant.apart:
+                continue
             layout = replace(variant.layout, schedule=schedule)
-            if schedule.name.splits_backward != variant.apart or not self._space.runs(layout, step=WHOLE):
+            if not self._space.runs(layout, step=WHOLE):
                 continue
             if variant.apart:
                 problem = self._model.problem(layout, others=_others(layout, variant.placings))

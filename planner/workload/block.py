@@ -1,16 +1,22 @@
 """A block: branches with their norms and residual sums, the layer that models repeat."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
+from typing import Final
 
 from planner.units import Bytes, Flops
 from planner.workload.branches import Branch, BranchInput
 from planner.workload.cross_attention import CrossAttention
+from planner.workload.dispatch import EXPERT_AXIS
 from planner.workload.layers import DECODER, Cut, Split
 from planner.workload.operators import MemoryPass, Module, Operator
 from planner.workload.passes import Norm, norm_pass, residual_pass
 from planner.workload.sizes import UnfitValue, require_probability, require_word
 from planner.workload.streams import JOB, Stream
+
+MOST_BRANCHES: Final = 1 << 10
+"""Branches cut in some way whose operators are kept."""
 
 
 class Arrangement(StrEnum):
@@ -118,13 +124,15 @@ class BlockLayer:
         own = self.stream.cut(cut)
         if not own.micro_batch_size:
             return ()
+        rest = replace(own, expert_parallel=1, expert_tensor_parallel=1, expert_imbalance=1.0)
         return tuple(
             operator
             for place, branch in enumerate(self.branches)
-            for operator in self._branch_operators(branch, own, is_first=place == 0)
+            for operator in _branch_operators(self, place, own if _spreads_experts(branch) else rest)
         )
 
-    def _branch_operators(self, branch: Branch, cut: Cut, *, is_first: bool) -> tuple[Operator, ...]:
+    def branch_operators(self, branch: Branch, cut: Cut, *, is_first: bool) -> tuple[Operator, ...]:
+        """Return the operators of one branch, with its norms and its residual sum."""
         residual = residual_pass(
             f"{branch.label}_residual",
             hidden=self.hidden,
@@ -169,3 +177,13 @@ class BlockLayer:
     def _norm_parameters(self) -> int:
         count = self.arrangement.norms(len(self.branches))
         return count * self.norm.parameters_per_channel * self.hidden
+
+
+def _spreads_experts(branch: Branch) -> bool:
+    return any(split.axis == EXPERT_AXIS for split in branch.splits)
+
+
+@lru_cache(maxsize=MOST_BRANCHES)
+def _branch_operators(block: BlockLayer, place: int, cut: Cut) -> tuple[Operator, ...]:
+    """Return the operators of a branch: the same however the experts of another one are spread."""
+    return block.branch_operators(block.branches[place], cut, is_first=place == 0)
