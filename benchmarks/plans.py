@@ -46,7 +46,7 @@ REQUESTS = (
     Asked(model="gpt-3-175b", cluster="a100-sxm-80gb", devices=1024, batch=1536, sequence=2048),
     Asked(model="megatron-1t", cluster="a100-sxm-80gb", devices=3072, batch=3072, sequence=2048),
     Asked(model="llama-3-405b", cluster="h100-sxm", devices=16384, batch=128, sequence=131072),
-    Asked(model="megatron-1t", cluster="h100-sxm", devices=98_304, batch=12288, sequence=2048),
+    Asked(model="megatron-1t", cluster="h100-sxm", devices=100_000, batch=12288, sequence=2048),
     Asked(
         model="llama-3-70b",
         cluster="a100-sxm-40gb",
