@@ -118,17 +118,20 @@ FOOTPRINTS: Final[tuple[FootprintParameter, ...]] = (
     *_of("deepspeed", GUESS, state_error=0.05, transient_error=0.15),
     *_of("deepspeed", HOSTS, host_factor=1.19),
     # CUDA queues 1,024 launches, those of some 26 eager layers of 40. Peaks are what its log prints as
-    # reserved, so fragments count: fitted so that one run in twenty needs 5 % more than predicted.
+    # reserved, so fragments count: fitted so that one run in forty needs 5 % more than predicted. The buffers
+    # are workspaces of products (PyTorch's cuBLAS: 32 MiB on Hopper for each thread and stream) and blocks of
+    # the allocator that are begun: runs of 1B on 32 ranks reserve as much whatever their batch.
     *_of(
         "nanotron",
         NANOTRON,
         queued_layers=26,
         shard_copy_bytes=4,
         replica_bucket_bytes=2,
-        fragmentation_fraction=0.12,
+        buffer_bytes=0.25 * GIBIBYTE,
+        fragmentation_fraction=0.10,
         pipelined_fragmentation_fraction=0.16,
         state_error=0.02,
-        transient_error=0.095,
+        transient_error=0.105,
     ),
 )
 """All of them; a program's own come before those of what it is based on."""
