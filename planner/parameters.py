@@ -232,7 +232,7 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
         launch_seconds=1.2e-4,
         pipelined_launch_seconds=6e-5,
         pass_seconds=0.0,
-        spread=0.52,
+        spread=0.56,
     ),
     *_of("nanotron", NANOTRON_AT_SCALE, stalled_send_seconds=0.35),
     *_of(
