@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
 from typing import Any, Final
 
 from planner.validation import metrics
@@ -77,7 +79,9 @@ def figures(outcomes: Sequence[Outcome]) -> Report:
 def step_time_figures(outcomes: Iterable[Outcome]) -> Report:
     """Return errors, coverage, order and regret of the step times."""
     compared = [(outcome, found) for outcome in outcomes if (found := step_time_comparison(outcome))]
-    groups = _grouped((_choice(outcome.row), _per_token(outcome, found)) for outcome, found in compared)
+    groups = [
+        _choices(group) for group in _grouped((_run(each.row), (each, found)) for each, found in compared)
+    ]
     return {
         **_error_figures([found for _, found in compared]),
         "kendall_tau": metrics.kendall_tau(groups),
@@ -136,8 +140,29 @@ def _error_figures(compared: Sequence[Comparison]) -> Report:
     }
 
 
-def _choice(row: Row) -> Hashable:
+def _run(row: Row) -> Hashable:
     return (row.file, *(row.text(column) for column in CHOICE_COLUMNS))
+
+
+def _choices(compared: Iterable[tuple[Outcome, Comparison]]) -> list[Comparison]:
+    """Return the choices between runs of a model on some devices, by time per token.
+
+    Rows that ask the same, as of several releases, are one choice: it takes their mean, and what they differ
+    by is noise, not regret.
+    """
+    asked: list[tuple[object, list[Comparison]]] = []
+    for outcome, found in compared:
+        assert outcome.question is not None
+        same = (outcome.question.request.job, outcome.question.plan)
+        repeats = next((known for question, known in asked if question == same), None)
+        if repeats is None:
+            asked.append((same, repeats := []))
+        repeats.append(_per_token(outcome, found))
+    return [_mean(repeats) for _, repeats in asked]
+
+
+def _mean(repeats: Sequence[Comparison]) -> Comparison:
+    return replace(repeats[0], measured=fmean(found.measured for found in repeats))
 
 
 def _per_token(outcome: Outcome, seconds: Comparison) -> Comparison:

@@ -77,6 +77,18 @@ def test_order_is_judged_among_equal_models_on_as_many_devices() -> None:
     assert found["regret"] == 0.0
 
 
+def test_repeats_of_a_run_are_one_choice() -> None:
+    faster, slower = {"mbs": "4"}, {"mbs": "1"}
+    compared = outcomes(
+        {**faster, "step_time_s": "0.8"},
+        {**faster, "step_time_s": "1.0", "notes": "again"},
+        {**slower, "step_time_s": "0.95"},
+    )
+    assert figures(compared[:2])["step_time"]["regret"] is None
+    assert figures(compared)["step_time"]["kendall_tau"] == 1.0
+    assert figures(compared)["step_time"]["regret"] == 0.0
+
+
 def test_batches_of_any_size_are_compared_by_the_token() -> None:
     (small,) = outcomes({})
     assert small.prediction is not None
