@@ -187,6 +187,7 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
         BRIDGE,
         expert_parallel=0.7,
         sink_attention=3.6,
+        spread=0.8,
     ),
     *_of("megatron-bridge-25", BRIDGE_25, products=1.1),
     *_of("nemo", DGXC, products=1.05, expert_parallel=1.5, spread=0.9),
@@ -205,7 +206,7 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
     *_of("torch-compile", GUESS, memory_passes=1.0),
     # A 200B model on 80 A100 runs at 97.2 TFLOP/s, at 91.0 where each launch waits for its kernel.
     *_of("megatron-deepspeed", LAUNCHES, launch_seconds=6.2e-5),
-    *_of("megatron-deepspeed", VTRAIN, step_seconds=5e-4),
+    *_of("megatron-deepspeed", VTRAIN, step_seconds=5e-4, spread=1.12),
     *_of(
         "bigscience",
         BIGSCIENCE,
