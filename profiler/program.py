@@ -1,24 +1,29 @@
 """What the host takes for torch's own work around kernels: modules, autograd, DTensor, FSDP2, pipelining.
 
 A block of a transformer that is too small for its kernels to matter runs in every way that a plan may ask
-for. All of it runs over groups of one rank, so that no link counts; every process does it at the same time.
+for, on all processes at the same time. No link counts: the other ranks of a group answer at once.
 """
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 import torch
 from torch import Tensor, distributed, nn
-from torch._C._distributed_c10d import HashStore
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage
-from torch.distributed.pipelining.schedules import Schedule1F1B, ScheduleInterleavedZeroBubble
+from torch.distributed.pipelining.schedules import (
+    Schedule1F1B,
+    ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
+)
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from planner.units import Seconds
 from planner.workload.transformer import DecoderLayer
@@ -42,6 +47,10 @@ WARM_UP_CALLS: Final = 2
 CALLS: Final = 3
 """In a row, so that one finds in the caches what the one before it left there."""
 LEAST_ROUNDS: Final = 4
+PAIR: Final = 2
+"""Ranks of a group that tensors are split over: over one rank torch splits and sends nothing."""
+AT_ONCE: Final = "fake"
+"""Torch's name of a library whose collectives end when they begin."""
 
 Wrap = Callable[[nn.Module], nn.Module]
 
@@ -53,14 +62,16 @@ Key = tuple[str, str]
 def program_facts(backend: Backend, everyone: Ranks, *, seconds_limit: Seconds) -> dict[str, Any]:
     """Return the block that was run, and a row for each way to run it: seconds of one layer's pass.
 
-    A ``pipeline`` row has a whole micro-batch of so many ``layers``, a ``split_pipeline`` row the same where
-    gradients of weights are a pass of their own; ``larger`` rows are of a block whose kernels count, plain;
-    ``update`` has one layer's share of the optimizer's step, and a step over a single tensor. All of them are
-    run in turn, again and again, as they are to be held against each other. What counts is the time of the
-    processor that this process takes: it is not another program's matter, nor a device's.
+    A ``pipeline`` row has a whole micro-batch of so many ``layers``; a ``stages`` row that of two stages on
+    this rank, and ``split_stages`` the same where gradients of weights are a pass of their own: torch splits
+    none of those of a first stage. ``larger`` rows are of a block whose kernels count, plain; ``update`` has
+    one layer's share of the optimizer's step, and a step over a single tensor. All of them are run in turn,
+    again and again, as they are to be held against each other. What counts is the time of the processor that
+    this process takes: it is not another program's matter, nor a device's.
     """
-    with _mesh_of_one(backend) as mesh, torch.device(backend.device):
-        calls = {**_model_calls(mesh), **_pipeline_calls(mesh, backend.device), **_update_calls()}
+    with _groups(backend) as groups, torch.device(backend.device):
+        pipelines = _pipeline_calls(groups.alone, backend.device)
+        calls = {**_model_calls(groups.shared), **pipelines, **_update_calls()}
         seconds = _in_turn(calls, everyone, seconds_limit=seconds_limit)
     return {
         "block": {name: getattr(LAYER, name) for name in SIZES},
@@ -113,23 +124,37 @@ def _by_layer(seconds: Mapping[Key, Seconds]) -> dict[Key, Seconds]:
     return rows
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Groups:
+    """Groups of a rank whose others answer at once."""
+
+    alone: distributed.ProcessGroup
+    """It has no others."""
+    shared: DeviceMesh
+
+
 @contextmanager
-def _mesh_of_one(backend: Backend) -> Iterator[DeviceMesh]:
-    """Meet nobody for a while: a device mesh of this rank alone."""
+def _groups(backend: Backend) -> Iterator[_Groups]:
+    """Meet nobody for a while: groups of this rank alone, and of it and others."""
     is_alone = not distributed.is_initialized()
     if is_alone:
-        distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+        distributed.init_process_group(AT_ONCE, store=FakeStore(), rank=0, world_size=PAIR)
     try:
-        # Every process makes every group, in the same order, as torch asks for.
-        groups = [
-            distributed.new_group([rank], backend=backend.collective_library)
-            for rank in range(distributed.get_world_size())
-        ]
-        own = groups[distributed.get_rank()]
-        yield DeviceMesh.from_group(own, backend.kind, mesh_dim_names=("own",))
+        size = distributed.get_world_size()
+        alone = _own_of([rank] for rank in range(size))
+        shared = _own_of(sorted({rank, (rank + 1) % size}) for rank in range(size))
+        mesh = DeviceMesh.from_group(shared, backend.kind, mesh_dim_names=("shared",))
+        yield _Groups(alone=alone, shared=mesh)
     finally:
         if is_alone:
             distributed.destroy_process_group()
+
+
+def _own_of(groups: Iterable[list[int]]) -> distributed.ProcessGroup:
+    """Return this rank's one of as many groups as there are ranks, each of which makes all of them."""
+    made = [distributed.new_group(ranks, backend=AT_ONCE) for ranks in groups]
+    own: distributed.ProcessGroup = made[distributed.get_rank()]
+    return own
 
 
 def _model_calls(mesh: DeviceMesh) -> dict[Key, Call]:
@@ -158,22 +183,25 @@ def _model_calls(mesh: DeviceMesh) -> dict[Key, Call]:
     }
 
 
-def _pipeline_calls(mesh: DeviceMesh, device: torch.device) -> dict[Key, Call]:
-    """Return all passes of some micro-batches in schedules of one stage: backward whole, and in two."""
-    one, other = (
-        PipelineStage(_stack(lambda block: block), 0, 1, device, group=mesh.get_group()) for _ in range(2)
-    )
-    whole = Schedule1F1B(one, MICRO_BATCHES, loss_fn=_any_loss, scale_grads=False)
-    split = ScheduleInterleavedZeroBubble([other], MICRO_BATCHES, loss_fn=_any_loss, scale_grads=False)
+def _pipeline_calls(group: distributed.ProcessGroup, device: torch.device) -> dict[Key, Call]:
+    """Return all passes of some micro-batches of one stage and of two, backward whole and split."""
+
+    def stages(number: int) -> list[Any]:
+        layers = (_stack(lambda block: block) for _ in range(number))
+        return [PipelineStage(own, place, number, device, group=group) for place, own in enumerate(layers)]
+
+    (only,) = stages(1)
+    kept: dict[str, Any] = {"n_microbatches": MICRO_BATCHES, "loss_fn": _any_loss, "scale_grads": False}
+    schedules = {
+        "pipeline": Schedule1F1B(only, **kept),
+        "stages": ScheduleInterleaved1F1B(stages(2), **kept),
+        "split_stages": ScheduleInterleavedZeroBubble(stages(2), **kept),
+    }
     inputs = torch.randn(MICRO_BATCHES, SEQUENCE_LENGTH, LAYER.hidden)
     targets = torch.zeros(MICRO_BATCHES, 1)
-
-    def step(schedule: Schedule1F1B | ScheduleInterleavedZeroBubble) -> None:
-        schedule.step(inputs, target=targets, losses=[])
-
     return {
-        ("pipeline", "micro_batches"): partial(step, whole),
-        ("split_pipeline", "micro_batches"): partial(step, split),
+        (name, "micro_batches"): partial(schedule.step, inputs, target=targets, losses=[])
+        for name, schedule in schedules.items()
     }
 
 

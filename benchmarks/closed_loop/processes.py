@@ -15,7 +15,7 @@ from benchmarks.closed_loop.network import Network
 _PORTS: Final = count(29_600)
 """A new one for each meeting, as the last one's may still be waiting."""
 GRACE_SECONDS: Final = 5
-TICK_SECONDS: Final = 0.05
+TICK_SECONDS: Final = 0.25
 SHOWN_LINES: Final = 8
 IN_TURNS: Final = ("chrt", "--batch", "0")
 """Threads take turns. Else whichever is woken interrupts the one that woke it: a collective of gloo, which

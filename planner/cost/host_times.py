@@ -155,9 +155,9 @@ class HostTimes:
             core = replace(found, backward=max(found.backward - operator.forward, 0.0))
         micro_batch = run.rows["pipeline", "micro_batch"] - run.layers * (plain.forward + plain.backward)
         pass_seconds = max(micro_batch, 0.0) / 2
-        # Profiles of before it was measured lack it. A third pass is charged as such.
-        split = run.rows.get(("split_pipeline", "micro_batch"), 0.0)
-        beyond = split - run.rows["pipeline", "micro_batch"] - pass_seconds
+        # Profiles of before they were measured lack them. A third pass of either stage is charged as such.
+        split, unsplit = (run.rows.get((name, "micro_batch"), 0.0) for name in ("split_stages", "stages"))
+        beyond = split - unsplit - 2 * pass_seconds
         return cls(
             is_serial=is_serial,
             operator=operator,

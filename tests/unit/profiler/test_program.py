@@ -34,7 +34,8 @@ def test_every_way_to_run_a_layer_is_timed(facts: dict[str, Any]) -> None:
     expected = {(way, phase) for way in ways for phase in ("forward", "backward")}
     assert seconds.keys() == expected | {
         ("pipeline", "micro_batch"),
-        ("split_pipeline", "micro_batch"),
+        ("stages", "micro_batch"),
+        ("split_stages", "micro_batch"),
         ("update", "layer"),
         ("update", "step"),
     }

@@ -116,6 +116,18 @@ def test_host_takes_what_the_kernels_of_the_block_leave() -> None:
     assert (host.layer_update_seconds, host.step_seconds) == pytest.approx((0.25e-3, 0.5e-3))
 
 
+def test_backward_pass_in_two_takes_what_the_later_of_two_stages_takes_longer() -> None:
+    stages = {("stages", "micro_batch"): 28 * MILLISECOND, ("split_stages", "micro_batch"): 40 * MILLISECOND}
+    run = ProgramRun.of(PROCESSOR, [profile(PROCESSOR)])
+    assert run is not None
+    host = HostTimes.of(replace(run, rows={**run.rows, **stages}), device=PROCESSOR, kernels=BothWays())
+    counts = operator_counts(run.block.operators(run.cut))
+
+    # Each stage has a third pass of 1 ms.
+    assert 4 * counts.backward * host.split_seconds == pytest.approx((40 - 28 - 2) * MILLISECOND)
+    assert times().split_seconds == 0.0
+
+
 def test_split_layers_take_longer_for_each_operator() -> None:
     host = times()
     split = host.on(Mesh(tensor_parallel=2))
