@@ -23,7 +23,7 @@ REQUIRED_DIMS: Final = {
     "batched_matrix_product": frozenset({"batch", "m", "n", "k"}),
     "attention": frozenset({"batch", "sequence", "heads", "kv_heads", "head_dim", "value_dim", "causal"}),
 }
-"""Shape keys that a row of these operators must have; other operators name their own."""
+"""Shape keys that a row of these operators has, all of them and no others; other operators name their own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

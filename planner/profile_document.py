@@ -159,9 +159,11 @@ def _checked_key(row: Mapping[str, object], shape: Mapping[str, object]) -> Tabl
     operator = _text(row, "operator")
     dtype = _one_of(row, "dtype", DTYPES)
     phase = _one_of(row, "phase", PHASES)
-    missing = REQUIRED_DIMS.get(operator, frozenset()) - shape.keys()
-    if missing:
-        raise _BadRow(f"the shape of a {operator} needs {', '.join(sorted(missing))}")
+    dims = REQUIRED_DIMS.get(operator)
+    if dims is not None:
+        _with_keys(shape, dims, place=f" in the shape of a {operator}")
+        if missing := dims - shape.keys():
+            raise _BadRow(f"the shape of a {operator} needs {', '.join(sorted(missing))}")
     return operator, dtype, phase, tuple(sorted(shape))
 
 
@@ -230,13 +232,13 @@ def _mapping(value: object, name: str = "a row") -> Mapping[str, object]:
     raise _BadRow(f"{name} must be an object, not {type(value).__name__}")
 
 
-def _with_keys(row: Mapping[str, object], keys: frozenset[str]) -> Mapping[str, object]:
+def _with_keys(row: Mapping[str, object], keys: frozenset[str], *, place: str = "") -> Mapping[str, object]:
     """Return a row that has no other keys than these; else refuse the first other one."""
     if row.keys() <= keys:
         return row
     unknown = min(str(key) for key in row.keys() - keys)
     nearest = nearest_names(unknown, keys, limit=1)[0]
-    raise _BadRow(f"unknown key {unknown[:MAX_NAME_LENGTH]!r}; did you mean {nearest!r}?")
+    raise _BadRow(f"unknown key {unknown[:MAX_NAME_LENGTH]!r}{place}; did you mean {nearest!r}?")
 
 
 def _text(row: Mapping[str, object], key: str) -> str:

@@ -103,6 +103,11 @@ def test_a_digest_is_a_sha256() -> None:
         ({"operator": ""}, "operator must be a text"),
         ({"operator": ["a"]}, "operator must be a text"),
         ({"shape": {"m": 1, "n": 1}}, "needs k"),
+        (
+            {"shape": {"m": 1, "n": 1, "k": 1, "batch": 2}},
+            "unknown key 'batch' in the shape of a matrix_product",
+        ),
+        ({"shape": {"m": 1, "n": 1, "kk": 1}}, "'kk' in the shape of a matrix_product; did you mean 'k'?"),
         ({"shape": {"m": 1, "n": 1, "k": -1}}, "k is -1"),
         ({"shape": {"m": 1, "n": 1, "k": 1.5}}, "k is 1.5"),
         ({"shape": {"m": 1, "n": 1, "k": 2**60}}, "must be an integer"),
