@@ -42,8 +42,12 @@ class Trialled:
     @property
     def noise(self) -> float:
         """How far two measurements of one plan differ, over the square root of two: the median over pairs."""
-        controls = [one.step_seconds for one in self.ran if one.is_control]
-        return median(pair_noise([controls])) or 0.0
+        # A later call may have had another plan for its control.
+        controls: dict[str, list[float]] = {}
+        for one in self.ran:
+            if one.is_control:
+                controls.setdefault(one.predicted.words, []).append(one.step_seconds)
+        return median(pair_noise(controls.values())) or 0.0
 
     @property
     def best(self) -> Ran:

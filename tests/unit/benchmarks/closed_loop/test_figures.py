@@ -98,6 +98,12 @@ def test_a_plan_that_repeats_badly_allows_for_its_noise() -> None:
     assert noisy.noise > 0.2
 
 
+def test_controls_of_several_calls_are_held_against_their_own_plan() -> None:
+    controls = [ran(plan, is_control=True) for plan in (REPLICAS, REPLICAS, SPLIT, SPLIT)]
+    assert REPLICAS.prediction.step_time_seconds != SPLIT.prediction.step_time_seconds
+    assert trialled(ran(REPLICAS), ran(SPLIT), *controls).noise == 0.0
+
+
 def test_choices_stand_beside_what_was_fastest() -> None:
     (choice,) = choices([trialled(ran(REPLICAS, time_factor=100.0), ran(SPLIT))])
     assert (choice["chosen"], choice["best"]) == (REPLICAS.words, SPLIT.words)
