@@ -23,6 +23,11 @@ class ScheduleName(StrEnum):
         return self in _SPLIT
 
     @property
+    def is_written_out(self) -> bool:
+        """Whether torch has a program of its own for it, not a list of actions that another one runs."""
+        return self in {ScheduleName.GPIPE, ScheduleName.ONE_FORWARD_ONE_BACKWARD}
+
+    @property
     def folds(self) -> bool:
         """Whether chunks go down the stages and back up: stage i of p holds chunks i and 2 p - 1 - i."""
         return self in _FOLDED

@@ -5,11 +5,15 @@ import os
 import platform
 import re
 import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 CPU_INFO = Path("/proc/cpuinfo")
 MEMORY_INFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+"""Another one on every machine, and the same in all containers and namespaces of one."""
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 BYTES_PER_KIB = 1024
@@ -47,7 +51,7 @@ def slug(name: str) -> str:
 
 def num_cores(cgroup: Path = CGROUP) -> int:
     """Return the cores that this process may use: its affinity, cut by the quota of its control group."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    allowed = len(_allowed_cores())
     quota = cgroup / "cpu.max"
     limit, _, period = quota.read_text().strip().partition(" ") if quota.exists() else ("max", "", "")
     return allowed if limit == "max" else max(1, min(allowed, int(limit) // int(period)))
@@ -93,6 +97,39 @@ def processes_of_device(name: str) -> int | None:
 def threads_per_process(processes_per_node: int) -> int:
     """Return the threads that each process has for its kernels: an even share of the cores."""
     return max(1, num_cores() // processes_per_node)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CoreUse:
+    """The cores that the threads of a process may run on, and the machine that has them."""
+
+    machine: str
+    cores: frozenset[int]
+    threads: int
+
+
+def core_use(threads: int) -> CoreUse:
+    """Return the cores of this process for so many threads."""
+    machine = BOOT.read_text().strip() if BOOT.exists() else node_name()
+    return CoreUse(machine=machine, cores=_allowed_cores(), threads=threads)
+
+
+def _allowed_cores() -> frozenset[int]:
+    """Return the numbers of the cores that this process may run on; all where no system tells."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+def threads_per_core(own: CoreUse, everyone: Sequence[CoreUse]) -> float:
+    """Return how many busy threads a core of a process has, those of others counted; 1 at the least."""
+    on_cores = [
+        other.threads / len(other.cores)
+        for other in everyone
+        if other.machine == own.machine
+        for _ in own.cores & other.cores
+    ]
+    return max(1.0, sum(on_cores) / len(own.cores))
 
 
 def memory_bytes(cgroup: Path = CGROUP) -> int:

@@ -26,9 +26,13 @@ from torch.distributed.pipelining.schedules import (
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from planner.units import Seconds
+from planner.workload.operators import Phase
 from planner.workload.transformer import DecoderLayer
+from profiler import host
 from profiler.backend import Backend
+from profiler.kernels import kernel_call
 from profiler.processes import Ranks
+from profiler.shapes import KernelShape
 from profiler.timing import Call, HostStopwatch
 from profiler.trial.model import Block
 from profiler.trial.parallel import split_layer
@@ -37,6 +41,8 @@ LAYER: Final = DecoderLayer(hidden=8, ffn=8, heads=2, kv_heads=2, head_dim=4)
 LARGER: Final = DecoderLayer(hidden=128, ffn=384, heads=4, kv_heads=4, head_dim=32)
 """One whose kernels take about as long as the host does around them, and its caches from it."""
 LARGER_SEQUENCE_LENGTH: Final = 64
+PRODUCT: Final = {"rows": 128, "columns": 256, "inner": 256}
+"""One of the usual ladder: what it takes now over what it took there tells how the processor has changed."""
 SIZES: Final = ("hidden", "ffn", "heads", "kv_heads", "head_dim")
 SEQUENCE_LENGTH: Final = 4
 LAYERS: Final = 4
@@ -65,14 +71,16 @@ def program_facts(backend: Backend, everyone: Ranks, *, seconds_limit: Seconds) 
     A ``pipeline`` row has a whole micro-batch of so many ``layers``; a ``stages`` row that of two stages on
     this rank, and ``split_stages`` the same where gradients of weights are a pass of their own: torch splits
     none of those of a first stage. ``larger`` rows are of a block whose kernels count, plain; ``update`` has
-    one layer's share of the optimizer's step, and a step over a single tensor. All of them are run in turn,
-    again and again, as they are to be held against each other. What counts is the time of the processor that
-    this process takes: it is not another program's matter, nor a device's.
+    one layer's share of the optimizer's step, and a step over a single tensor; ``product`` rows, which only
+    processors have, are a product by itself. All of them are run in turn, again and again, as they are to be
+    held against each other. What counts is the time of the processor that this process takes, which is not
+    another program's matter, nor a device's: as often as there are processes of ours that share a core. What
+    the slowest process takes longer, for which the others wait wherever they meet, is told by the clock.
     """
     with _groups(backend) as groups, torch.device(backend.device):
         pipelines = _pipeline_calls(groups.alone, backend.device)
-        calls = {**_model_calls(groups.shared), **pipelines, **_update_calls()}
-        seconds = _in_turn(calls, everyone, seconds_limit=seconds_limit)
+        calls = {**_model_calls(groups.shared), **pipelines, **_update_calls(), **_product_calls(backend)}
+        timed = _in_turn(calls, everyone, seconds_limit=seconds_limit)
     return {
         "block": {name: getattr(LAYER, name) for name in SIZES},
         "sequence_length": SEQUENCE_LENGTH,
@@ -81,29 +89,53 @@ def program_facts(backend: Backend, everyone: Ranks, *, seconds_limit: Seconds) 
             "block": {name: getattr(LARGER, name) for name in SIZES},
             "sequence_length": LARGER_SEQUENCE_LENGTH,
         },
+        "product": PRODUCT,
         "rows": [
             {"program": program, "phase": phase, "seconds": value}
-            for (program, phase), value in _by_layer(seconds).items()
+            for (program, phase), value in _by_layer(timed.seconds).items()
         ],
+        "waiting_fraction": timed.waiting_fraction,
     }
 
 
-def _in_turn(calls: Mapping[Key, Call], everyone: Ranks, *, seconds_limit: Seconds) -> dict[Key, Seconds]:
-    """Return the low quantile of each call's times, of the middle one of all processes."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Timed:
+    """Every call on all processes at once."""
+
+    seconds: Mapping[Key, Seconds]
+    """The low quantile of the middle one of all processes."""
+    waiting_fraction: float
+    """What the slowest one takes longer than all of them on average, call by call."""
+
+
+def _in_turn(calls: Mapping[Key, Call], everyone: Ranks, *, seconds_limit: Seconds) -> _Timed:
+    """Time all calls, round after round."""
     samples: dict[Key, list[Seconds]] = {key: [] for key in calls}
+    waits: list[float] = []
     stopwatch = HostStopwatch(now=time.process_time)
     for call in calls.values():
         stopwatch.seconds(call, times=WARM_UP_CALLS)
     spent = 0.0
     while len(samples[PLAIN_FORWARD]) < LEAST_ROUNDS or spent < seconds_limit:
-        now = {key: stopwatch.seconds(call, times=CALLS) / CALLS for key, call in calls.items()}
-        for key, seconds in now.items():
-            samples[key].append(seconds)
+        elapsed = []
+        for key, call in calls.items():
+            started = time.perf_counter()
+            samples[key].append(stopwatch.seconds(call, times=CALLS) / CALLS)
+            elapsed.append(time.perf_counter() - started)
+        by_process = everyone.exchange(elapsed)
+        together = list(zip(*by_process, strict=True))
+        waits.append(sum(map(max, together)) / sum(map(statistics.fmean, together)) - 1)
         # The slowest decides for all how often they go round.
-        spent = max(everyone.exchange(spent + CALLS * sum(now.values())))
-    own = {key: statistics.quantiles(found, n=4)[0] for key, found in samples.items()}
+        spent += max(map(sum, by_process))
+    use = host.core_use(torch.get_num_threads())
+    sharing = host.threads_per_core(use, everyone.exchange(use))
+    own = {key: sharing * statistics.quantiles(found, n=4)[0] for key, found in samples.items()}
     of_all = everyone.exchange(own)
-    return {key: statistics.median(found[key] for found in of_all) for key in calls}
+    return _Timed(
+        seconds={key: statistics.median(found[key] for found in of_all) for key in calls},
+        # A process that waits leaves its core to those that share it.
+        waiting_fraction=statistics.median(waits) if sharing == 1.0 else 0.0,
+    )
 
 
 def _by_layer(seconds: Mapping[Key, Seconds]) -> dict[Key, Seconds]:
@@ -111,7 +143,7 @@ def _by_layer(seconds: Mapping[Key, Seconds]) -> dict[Key, Seconds]:
     rows: dict[Key, Seconds] = {}
     for (program, phase), value in seconds.items():
         match phase:
-            case "forward":
+            case "forward" if program != "product":
                 rows[program, phase] = value / LAYERS
             case "both":
                 rows[program, "backward"] = max(value - seconds[program, "forward"], 0.0) / LAYERS
@@ -213,6 +245,24 @@ def _update_calls() -> dict[Key, Call]:
     return {
         ("update", "step"): torch.optim.AdamW(parameters[:1], fused=True).step,
         ("update", "all"): torch.optim.AdamW(parameters, fused=True).step,
+    }
+
+
+def _product_calls(backend: Backend) -> dict[Key, Call]:
+    """Return the product in each phase, where the host runs it too."""
+    if backend.kind != "cpu":
+        return {}
+    rows, columns, inner = PRODUCT["rows"], PRODUCT["columns"], PRODUCT["inner"]
+    shapes = {
+        Phase.FORWARD: {"m": rows, "n": columns, "k": inner},
+        Phase.INPUT_GRADIENT: {"m": rows, "n": inner, "k": columns},
+        Phase.WEIGHT_GRADIENT: {"m": columns, "n": inner, "k": rows},
+    }
+    return {
+        ("product", phase.value): kernel_call(
+            KernelShape(operator="matrix_product", dtype="fp32", phase=phase, shape=shape), backend
+        )
+        for phase, shape in shapes.items()
     }
 
 

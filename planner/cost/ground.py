@@ -28,7 +28,6 @@ class Ground:
     tied_parameters: Mapping[Member, int]
     cut_key: tuple[int, ...]
     transfer: Tally
-    between_passes: Tally
     barrier: Tally
     tied: Tally
     activation_bytes: Bytes

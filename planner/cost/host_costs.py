@@ -6,11 +6,12 @@ from typing import Final
 
 from planner.cluster import Device
 from planner.cost.compute import KernelCosts
-from planner.cost.host_times import PROGRAM_OF_ROWS, BothWays, HostTimes, ProgramRun
+from planner.cost.host_times import PRODUCT_PHASES, PROGRAM_OF_ROWS, BothWays, HostTimes, ProgramRun
 from planner.cost.layer import LayerClock
 from planner.cost.ledger import TALLIES
 from planner.cost.tally import NOTHING, Cause, Tally, constant
 from planner.framework import Framework
+from planner.job import Precision
 from planner.profile import Estimate, Profile, Provenance
 from planner.setting import Setting
 from planner.units import Seconds
@@ -56,10 +57,24 @@ def measured_host(
         ledger=TALLIES,
         framework=replace(framework, pace=at_once),
     )
-    times = HostTimes.of(run, device=device, kernels=_kernels_of(clock, run.block, run.cut))
+    pace = _pace_since(run, device, profiles)
+    times = HostTimes.of(run, device=device, kernels=_kernels_of(clock, run.block, run.cut).times(pace))
     if run.larger is None:
         return times
-    return times.among_kernels(run, kernels=_kernels_of(clock, run.larger.block, run.larger.cut))
+    return times.among_kernels(run, kernels=_kernels_of(clock, run.larger.block, run.larger.cut).times(pace))
+
+
+def _pace_since(run: ProgramRun, device: Device, profiles: Sequence[Profile]) -> float:
+    """Return what kernels took while the host was measured over what their rows say, measured at other times.
+
+    A processor's clock, and its neighbours' use of caches, change by a tenth and more within minutes: as much
+    as the host's own part of a block.
+    """
+    if run.product is None:
+        return 1.0
+    kernels = KernelCosts.opened(device, profiles, Precision.FP32)
+    rows = sum(kernels.matrix_product(run.product, phase=phase).seconds for phase in PRODUCT_PHASES)
+    return run.product_seconds() / rows
 
 
 def _kernels_of(clock: LayerClock[Estimate, Tally], block: DecoderLayer, cut: Cut) -> BothWays:

@@ -16,7 +16,7 @@ from planner.profile import Profile
 from planner.strategy import Mesh
 from planner.units import Seconds
 from planner.workload.layers import Cut
-from planner.workload.operators import CollectivePass, MatrixProduct, MemoryPass, Operator
+from planner.workload.operators import CollectivePass, MatrixProduct, MemoryPass, Module, Operator, Phase
 from planner.workload.transformer import DecoderLayer
 
 PROGRAM: Final = "program"
@@ -25,6 +25,7 @@ PROCESSOR: Final = "cpu"
 """The architecture of a device that is the host itself."""
 PROGRAM_OF_ROWS: Final = "pytorch"
 """The framework whose modules the profiler runs."""
+PRODUCT_PHASES: Final = (Phase.FORWARD, Phase.INPUT_GRADIENT, Phase.WEIGHT_GRADIENT)
 WAYS: Final = ("plain", "checkpoint", "tensor_parallel", "sequence_parallel", "sharded")
 
 Rows = Mapping[tuple[str, str], Seconds]
@@ -79,6 +80,10 @@ class ProgramRun:
     rows: Rows
     larger: "LargerBlock | None" = None
     """A block whose kernels count; profiles of before it was measured lack it."""
+    product: MatrixProduct | None = None
+    """One that ran by itself among all of that, where the host runs kernels."""
+    waiting_fraction: float = 0.0
+    """What the slowest rank took longer than all of them on average; nothing where nobody has looked."""
 
     @classmethod
     def of(cls, device: Device, profiles: Iterable[Profile]) -> Self | None:
@@ -102,7 +107,13 @@ class ProgramRun:
             layers=int(first["layers"]),
             rows={key: median(rows[key] for rows in same) for key in keys},
             larger=_larger(first),
+            product=_product(first),
+            waiting_fraction=median(float(fact.get("waiting_fraction", 0.0)) for fact in facts),
         )
+
+    def product_seconds(self) -> Seconds:
+        """Return what the product took in all of its phases."""
+        return sum(self.rows["product", phase.value] for phase in PRODUCT_PHASES)
 
     def way(self, name: str) -> BothWays:
         """Return what one layer took in a way."""
@@ -133,11 +144,17 @@ class HostTimes:
     """Of each layer whose attention core alone is."""
     pass_seconds: Seconds
     """Of each pass of a pipeline."""
+    listed_pass_seconds: Seconds
+    """The same in schedules that torch runs from a list of actions: all but GPipe and 1F1B."""
     split_seconds: Seconds
     """Of each operator of a backward pass in two parts, beyond one pass and what every pass takes."""
     layer_update_seconds: Seconds
     """Of the update of one layer's tensors."""
     step_seconds: Seconds
+    slowest_fraction: float = 0.0
+    """What the slowest of some ranks takes longer than all of them on average."""
+    waiting_fraction: float = 0.0
+    """The same, where ranks meet in every layer and so wait for the slowest."""
 
     @classmethod
     def of(cls, run: ProgramRun, *, device: Device, kernels: BothWays) -> Self:
@@ -157,7 +174,9 @@ class HostTimes:
         pass_seconds = max(micro_batch, 0.0) / 2
         # Profiles of before they were measured lack them. A third pass of either stage is charged as such.
         split, unsplit = (run.rows.get((name, "micro_batch"), 0.0) for name in ("split_stages", "stages"))
-        beyond = split - unsplit - 2 * pass_seconds
+        listed = (unsplit - 2 * run.layers * (plain.forward + plain.backward)) / 4
+        listed_pass_seconds = max(listed, pass_seconds)
+        beyond = split - unsplit - 2 * listed_pass_seconds
         return cls(
             is_serial=is_serial,
             operator=operator,
@@ -167,9 +186,11 @@ class HostTimes:
             recomputed=whole,
             core_recomputed=core,
             pass_seconds=pass_seconds,
+            listed_pass_seconds=listed_pass_seconds,
             split_seconds=max(beyond, 0.0) / run.layers / counts.backward,
             layer_update_seconds=run.rows["update", "layer"],
             step_seconds=run.rows["update", "step"],
+            slowest_fraction=run.waiting_fraction,
         )
 
     def among_kernels(self, run: ProgramRun, *, kernels: BothWays) -> "HostTimes":
@@ -197,17 +218,20 @@ class HostTimes:
             recomputed=self.recomputed.times(factor),
             core_recomputed=self.core_recomputed.times(factor),
             pass_seconds=self.pass_seconds * factor,
+            listed_pass_seconds=self.listed_pass_seconds * factor,
             split_seconds=self.split_seconds * factor,
             layer_update_seconds=self.layer_update_seconds * factor,
             step_seconds=self.step_seconds * factor,
+            slowest_fraction=self.slowest_fraction,
+            waiting_fraction=self.waiting_fraction,
         )
 
     def on(self, mesh: Mesh) -> "HostTimes":
-        """Return the times on a mesh: DTensor's where operators are split."""
+        """Return the times on a mesh: DTensor's where operators are split, and ranks wait for each other."""
         if mesh.tensor_parallel == 1:
             return self
         more = self.sequence_parallel if mesh.sequence_parallel else self.tensor_parallel
-        return replace(self, operator=self.operator + more)
+        return replace(self, operator=self.operator + more, waiting_fraction=self.slowest_fraction)
 
 
 def operator_counts(operators: Iterable[Operator]) -> BothWays:
@@ -235,6 +259,13 @@ def _larger(fact: Mapping[str, Any]) -> LargerBlock | None:
         return None
     found = fact["larger"]
     return LargerBlock(block=DecoderLayer(**found["block"]), sequence_length=int(found["sequence_length"]))
+
+
+def _product(fact: Mapping[str, Any]) -> MatrixProduct | None:
+    if not {("product", phase.value) for phase in PRODUCT_PHASES} <= _rows(fact).keys():
+        return None
+    rows, columns, inner = (int(fact["product"][name]) for name in ("rows", "columns", "inner"))
+    return MatrixProduct(name="product", module=Module.MLP, rows=rows, columns=columns, inner=inner)
 
 
 def _fact(profile: Profile) -> Mapping[str, Any] | None:

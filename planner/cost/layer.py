@@ -342,7 +342,7 @@ class LayerClock(Generic[Timed, Amount]):
         They are one kernel each unless a caller says how many.
         """
         kernels = (len(parts) if kernels is None else kernels) + _repeats(operators, phase)
-        work = self._at_launch_rate(parts, kernels=kernels, phase=phase)
+        work = self._beside_slowest(self._at_launch_rate(parts, kernels=kernels, phase=phase))
         if not self.crossing_seconds:
             return work
         waits = self.crossing_seconds * sum(
@@ -352,6 +352,18 @@ class LayerClock(Generic[Timed, Amount]):
         )
         wait = self.ledger.launched(self.ledger.total(()), host_seconds=waits, serial_fraction=1.0)
         return self.ledger.total((work, self.ledger.recast(wait, Cause.TENSOR_PARALLEL, keep=())))
+
+    def _beside_slowest(self, work: Amount) -> Amount:
+        """Return a pass of ranks that meet in every layer, where none goes on before the slowest is there.
+
+        Processors of one kind differ from moment to moment; accelerators do not that a host could measure.
+        """
+        if self.host is None or not self.host.is_serial or not self.host.waiting_fraction:
+            return work
+        waits = self.ledger.exposed(
+            work, behind_seconds=work.seconds, contention_fraction=self.host.waiting_fraction
+        )
+        return self.ledger.total((work, self.ledger.recast(waits, Cause.TENSOR_PARALLEL, keep=())))
 
     def _launch_seconds(self, phase: Phase) -> Seconds:
         """Return the host time of each kernel: as measured, else as the framework's pace has it."""

@@ -47,6 +47,7 @@ from planner.strategy import (
     Layout,
     Mesh,
     Recompute,
+    ScheduleName,
     Sharding,
 )
 from planner.units import NANOSECONDS_PER_SECOND, Bytes, FlopsPerSecond, Seconds
@@ -242,7 +243,7 @@ class CostModel:
             layers=layers,
             first=first,
             last=last,
-            between_passes=ground.between_passes,
+            between_passes=self.between_passes(layout.mesh, schedule),
             transfer=least((ground.transfer, *(each.transfer for each in crossings))),
             barrier=ground.barrier,
             tied=least((ground.tied, *(each.tied for each in crossings))),
@@ -342,7 +343,6 @@ class CostModel:
             tied_parameters=tied,
             cut_key=key,
             transfer=links.to_next_stage(activation, scattered=scatters),
-            between_passes=self.between_passes(mesh),
             barrier=constant(
                 self.setting.framework.pace.step_seconds,
                 cause=Cause.OVERHEAD,
@@ -562,11 +562,13 @@ class CostModel:
             vector_flops_per_second=self.group.device.peak_flops_per_second.get("fp32"),
         )
 
-    def between_passes(self, mesh: Mesh) -> Tally:
-        """Return what every pass of a pipelined stage takes besides its layers."""
+    def between_passes(self, mesh: Mesh, schedule: ScheduleName | None = None) -> Tally:
+        """Return what every pass of a pipelined stage takes besides its layers: the least of any schedule."""
         if mesh.pipeline_parallel == 1:
             return NOTHING
         seconds = self.setting.framework.pace.pass_seconds
+        if self.host is not None and schedule is not None and not schedule.is_written_out:
+            seconds = self.host.listed_pass_seconds
         error = self.corrections.error(Kind.HOST, HOST_ERROR)
         return constant(seconds, cause=Cause.PIPELINE, relative_error=error)
 

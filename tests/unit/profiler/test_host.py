@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,32 @@ def test_largest_cache_is_found(tmp_path: Path) -> None:
 
     assert host.cache_bytes(tmp_path) == 36 * 2**20
     assert host.cache_bytes(tmp_path / "absent") == host.USUAL_CACHE_BYTES
+
+
+@pytest.mark.parametrize(
+    ("cores", "threads"),
+    [
+        # Each its own, wherever they may run.
+        (({0}, {1}), (1.0, 1.0)),
+        (({0, 1}, {0, 1}), (1.0, 1.0)),
+        # More ranks than cores.
+        (({0}, {1}, {0}), (2.0, 1.0, 2.0)),
+        (({0, 1}, {0, 1}, {0, 1}, {0, 1}), (2.0, 2.0, 2.0, 2.0)),
+        # One that may run anywhere finds one of the cores taken.
+        (({0}, {0, 1}), (1.5, 1.0)),
+        # More cores than it fills.
+        (({0, 1, 2, 3},), (1.0,)),
+    ],
+)
+def test_processes_find_as_many_threads_on_their_cores_as_share_them(
+    cores: tuple[set[int], ...], threads: tuple[float, ...]
+) -> None:
+    uses = [host.CoreUse(machine="a", cores=frozenset(own), threads=1) for own in cores]
+    elsewhere = host.CoreUse(machine="b", cores=frozenset({0, 1}), threads=8)
+    assert tuple(host.threads_per_core(own, [*uses, elsewhere]) for own in uses) == threads
+
+
+def test_a_process_knows_the_cores_that_it_may_use() -> None:
+    use = host.core_use(3)
+    assert (use.cores, use.threads) == (frozenset(os.sched_getaffinity(0)), 3)
+    assert use.machine

@@ -38,6 +38,9 @@ def test_every_way_to_run_a_layer_is_timed(facts: dict[str, Any]) -> None:
         ("split_stages", "micro_batch"),
         ("update", "layer"),
         ("update", "step"),
+        ("product", "forward"),
+        ("product", "input_gradient"),
+        ("product", "weight_gradient"),
     }
     assert all(seconds[way, "forward"] > 0 for way in ways)
     # What DTensor does for each operator takes many times what the operator does.
@@ -55,6 +58,10 @@ def test_planner_reads_what_the_profiler_writes(facts: dict[str, Any]) -> None:
     assert run is not None
     assert run.block.hidden == facts["block"]["hidden"]
     assert run.layers == facts["layers"]
+    assert run.product is not None
+    assert run.product.rows == facts["product"]["rows"]
+    # Alone there is nobody to wait for.
+    assert run.waiting_fraction == 0.0
 
 
 def test_no_group_is_left_behind(facts: dict[str, Any]) -> None:

@@ -4,9 +4,13 @@ from typing import Any
 import pytest
 
 from planner.cluster import Device
+from planner.cost.compute import KernelCosts
+from planner.cost.host_costs import measured_host
 from planner.cost.host_times import BothWays, HostTimes, ProgramRun, operator_counts
 from planner.cost.model import CostModel
 from planner.expansion import expand_short_plan
+from planner.frameworks import framework_by_name
+from planner.job import Precision
 from planner.plan import Prediction
 from planner.planning import PlanRequest
 from planner.played_plan import play
@@ -123,9 +127,70 @@ def test_backward_pass_in_two_takes_what_the_later_of_two_stages_takes_longer() 
     host = HostTimes.of(replace(run, rows={**run.rows, **stages}), device=PROCESSOR, kernels=BothWays())
     counts = operator_counts(run.block.operators(run.cut))
 
-    # Each stage has a third pass of 1 ms.
+    # Two stages of four layers of 3 ms have four passes, and a third one each where backward is split.
+    assert (host.pass_seconds, host.listed_pass_seconds) == pytest.approx((1 * MILLISECOND, 1 * MILLISECOND))
     assert 4 * counts.backward * host.split_seconds == pytest.approx((40 - 28 - 2) * MILLISECOND)
-    assert times().split_seconds == 0.0
+    assert (times().split_seconds, times().listed_pass_seconds) == (0.0, times().pass_seconds)
+
+
+def test_passes_that_torch_runs_from_a_list_take_longer() -> None:
+    rows = [*program()["rows"], {"program": "stages", "phase": "micro_batch", "seconds": 32 * MILLISECOND}]
+    given = request(PROCESSOR)
+    slower = replace(given, profiles=(profile(PROCESSOR, rows=rows),))
+    plans = [
+        ShortPlan(
+            pipeline_parallel=2, micro_batch_size=1, schedule=PlanSchedule(name=name, virtual_stages=chunks)
+        )
+        for name, chunks in ((ScheduleName.ONE_FORWARD_ONE_BACKWARD, 1), (ScheduleName.INTERLEAVED, 2))
+    ]
+    written, listed = ([predicted(plan, one).step_time_seconds for one in (given, slower)] for plan in plans)
+    assert written[0] == written[1]
+    # Of eight micro-batches a stage runs four passes each, of 2 ms rather than 1 ms.
+    assert listed[1] > listed[0] + 8 * 4 * 0.9 * MILLISECOND
+
+
+def host_beside_products(slower: float | None) -> HostTimes:
+    """Return the host where a product took so many times as long among its rows; None: nobody ran one."""
+    device = replace(PROCESSOR, peak_flops_per_second={"fp32": 1e11}, memory_bandwidth_bytes_per_second=1e9)
+    sizes = {"rows": 128, "columns": 256, "inner": 256}
+    shapes = {
+        "forward": (128, 256, 256),
+        "input_gradient": (128, 256, 256),
+        "weight_gradient": (256, 256, 128),
+    }
+    kernels = [
+        {
+            "operator": "matrix_product",
+            "dtype": "fp32",
+            "phase": phase,
+            "shape": dict(zip("mnk", shape, strict=True)),
+            "seconds": 1e-4,
+        }
+        for phase, shape in shapes.items()
+    ]
+    rows = program()["rows"]
+    if slower is not None:
+        rows += [{"program": "product", "phase": phase, "seconds": slower * 1e-4} for phase in shapes]
+    document = {
+        "format": "meshplan-profile/1",
+        "name": "own",
+        "device": device.name,
+        "software": {},
+        "kernels": kernels,
+    }
+    facts = {"program": program(rows=rows, product=sizes)}
+    profiles = [Profile.from_document({**document, "facts": facts})]
+    costs = KernelCosts.opened(device, profiles, Precision.FP32)
+    host = measured_host(framework_by_name("pytorch"), device, profiles, kernels=costs)
+    assert host is not None
+    return host
+
+
+def test_kernels_count_at_the_pace_that_the_processor_had_meanwhile() -> None:
+    usual = host_beside_products(None)
+    assert host_beside_products(1.0).operator == usual.operator
+    assert host_beside_products(2.0).operator.forward < usual.operator.forward
+    assert host_beside_products(0.5).operator.backward > usual.operator.backward
 
 
 def test_split_layers_take_longer_for_each_operator() -> None:
@@ -176,6 +241,21 @@ def test_time_of_a_processors_host_comes_on_top_of_its_kernels(
     plan: ShortPlan, least: float, most: float
 ) -> None:
     assert least < added_seconds(plan) < most
+
+
+def test_ranks_that_meet_in_every_layer_wait_for_the_slowest() -> None:
+    usual, uneven = request(PROCESSOR), request(PROCESSOR)
+    facts = {**usual.profiles[0].facts["program"], "waiting_fraction": 0.1}
+    uneven = replace(uneven, profiles=(replace(usual.profiles[0], facts={"program": facts}),))
+    split, replicas = (
+        ShortPlan(tensor_parallel=2, micro_batch_size=8),
+        ShortPlan(data_parallel=2, zero_stage=0),
+    )
+
+    before, after = (predicted(split, given) for given in (usual, uneven))
+    assert before.step_time_seconds < after.step_time_seconds < 1.1 * before.step_time_seconds
+    assert after.breakdown_seconds.compute == pytest.approx(before.breakdown_seconds.compute, rel=1e-4)
+    assert predicted(replicas, uneven).step_time_seconds == predicted(replicas, usual).step_time_seconds
 
 
 def test_passes_of_a_pipeline_take_as_long_as_measured() -> None:
