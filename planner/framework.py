@@ -153,6 +153,8 @@ class Framework:
     """Whether the frozen weights under adapters may rest quantized."""
     shards_quantized: bool = True
     """Whether quantized weights are sharded with the other parameters."""
+    copies_shards: bool = False
+    """Whether groups that share parameters keep a copy for backward of what all replicas share (ZeRO++)."""
     unfused_precisions: tuple[Precision, ...] = ()
     """Precisions in which attention runs unfused where the job doesn't say."""
     skips_beside_sinks: bool = True

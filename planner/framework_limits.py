@@ -9,7 +9,7 @@ older ones differ.
 from dataclasses import replace
 from typing import Final
 
-from planner.limits import ExpertLimits, ExpertRanks, ExpertTensor, LayerSplit, Limits
+from planner.limits import STATES, ExpertLimits, ExpertRanks, ExpertTensor, LayerSplit, Limits
 from planner.offload_limits import DEEPSPEED_OFFLOAD, FSDP2_OFFLOAD, MEGATRON_OFFLOAD, NO_OFFLOAD, HostShare
 from planner.strategy import DEFAULT_RANK_ORDER, PIPELINE_INSIDE, ContextParallelScheme, ZeroStage
 
@@ -36,6 +36,9 @@ MEGATRON: Final = Limits(
     copies_exchanged_heads=False,
     splits_unfused_attention=False,
     always_takes_halves=True,
+    # --num-distributed-optimizer-instances; beside sharded parameters --outer-dp-sharding-strategy optim
+    # has all instances share the optimizer's states.
+    grouped_states=(("optimizer",), ("gradients", "optimizer"), STATES, ("parameters", "gradients")),
     recompute_modules=MEGATRON_MODULES,
     # MoELayer.forward raises for tensor parallelism without sequence parallelism while training.
     experts=ExpertLimits(need_sequence_parallel=True),
@@ -66,7 +69,9 @@ PYTORCH: Final = Limits(
     copies_heads=False,
     # set_rotate_method: "allgather" unless told "alltoall".
     context_parallel_schemes=(ContextParallelScheme.ALL_GATHER, ContextParallelScheme.RING),
-    # fully_shard is called on each module, with a mesh and a policy of its own.
+    # fully_shard takes a mesh of (replicate, shard), for all states.
+    grouped_states=(STATES,),
+    # It is called on each module, with a mesh and a policy of its own.
     shards_modules_apart=True,
     # Schedule1F1B and ScheduleInterleaved1F1B raise for other numbers of micro-batches.
     spare_stages=0,
@@ -85,6 +90,8 @@ TORCHTITAN: Final = replace(
     # pipeline_llm raises for a looped schedule with one stage per rank.
     zero_bubble_chunks=2,
     shards_modules_apart=False,
+    # ParallelDims shards over dp_shard x cp.
+    shards_over_context=True,
     # No option for torch's rotate method.
     context_parallel_schemes=(ContextParallelScheme.ALL_GATHER,),
     recompute_modules={},
@@ -100,7 +107,7 @@ DEEPSPEED: Final = Limits(
     context_parallel_schemes=(ContextParallelScheme.ALL_TO_ALL,),
     context_parallel_alone=True,
     # zero_hpz_partition_size; MiCS is gone.
-    grouped_states=("parameters",),
+    grouped_states=(("parameters",),),
     recompute_modules={},
     # AutoEP, folded with AutoTP below stage 3 alone.
     experts=ExpertLimits(
@@ -126,6 +133,8 @@ NANOTRON: Final = Limits(
 
 COMPOSER: Final = Limits(
     context_parallel_schemes=(),
+    # HYBRID_SHARD.
+    grouped_states=(STATES,),
     recompute_modules={},
     # moe_world_size: a mesh over FSDP's own ranks.
     experts=ExpertLimits(ranks=ExpertRanks.DATA, tensor=ExpertTensor.ONE),
@@ -149,6 +158,9 @@ MAXTEXT: Final = Limits(
     ),
     copies_exchanged_heads=False,
     splits_unfused_attention=False,
+    # The mesh axes "data" and "fsdp"; what "fsdp" shards "context" does too.
+    grouped_states=(STATES,),
+    shards_over_context=True,
     micro_batches_fill_stages=True,
     recompute_modules={},
     # Experts over their own axis, which holds other samples; each expert's width over "tensor".

@@ -177,6 +177,8 @@ DEEPSPEED: Final = replace(
     chosen_formats=tuple(ChosenFormat),
     # ZeRO-3 leaves the 4-bit weights of bitsandbytes whole (InternLM/xtuner#88).
     shards_quantized=False,
+    # zero_hpz_partition_size: the secondary partition, which forward passes fill.
+    copies_shards=True,
     pipeline_zero_stages=_WITHOUT_SHARDED_GRADIENTS,
     default_zero_stage=ZeroStage.NONE,
     footprint=footprint_of("deepspeed"),

@@ -10,7 +10,7 @@ from typing import Final
 
 from planner.context_schemes import scheme_violations, sequence_pieces
 from planner.framework_rules import framework_violations
-from planner.limits import LAYER_MODULES
+from planner.limits import LAYER_MODULES, STATES
 from planner.setting import (
     EXPERT_AXES,
     Setting,
@@ -27,6 +27,7 @@ from planner.strategy import (
     Recompute,
     RecomputeMode,
     ScheduleName,
+    Sharding,
     Violation,
     expert_order_beside,
 )
@@ -276,13 +277,28 @@ def _interleaving(layout: Layout) -> Iterator[Violation]:
 
 def _sharding(_setting: Setting, layout: Layout) -> Iterator[Violation]:
     replicas = layout.mesh.data_parallel * layout.mesh.context_parallel
-    for word in ("parameters", "gradients", "optimizer"):
+    for word in STATES:
         size = getattr(layout.sharding, word)
         if size < 1 or replicas % size:
             yield Violation(
                 pointer=f"/plan/sharding/{word}",
                 rule=f"a shard group of {size} must divide the {replicas} data and context parallel ranks",
                 nearest_legal=nearest_values(size, divisors(max(replicas, 1))),
+            )
+            return
+    yield from _nested_groups(layout.sharding)
+
+
+def _nested_groups(sharding: Sharding) -> Iterator[Violation]:
+    """Check that who updates a parameter has it and its gradient: such groups lie in those that update."""
+    *others, updated = STATES
+    for state in others:
+        few, many = getattr(sharding, state), getattr(sharding, updated)
+        if many % few:
+            yield Violation(
+                pointer=f"/plan/sharding/{state}",
+                rule=f"a group of {few} that shares {state} must divide that of {many} that shares {updated}",
+                nearest_legal=nearest_values(few, divisors(many)),
             )
 
 

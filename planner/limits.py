@@ -132,8 +132,11 @@ class Limits:
     """Whether context parallel goes with neither tensor parallel nor a pipeline."""
     shards_sequence_halves: bool = False
     """Whether sequence parallelism cuts each of the two pieces that a context-parallel rank takes."""
-    grouped_states: tuple[str, ...] = STATES
-    """The states that groups of fewer than all replicas may share."""
+    grouped_states: tuple[tuple[str, ...], ...] | None = None
+    """The sets of states of which groups of one size, of fewer than all replicas, may share all that is
+    sharded so; None for any."""
+    shards_over_context: bool = False
+    """Whether all context-parallel ranks share what is sharded."""
     shards_modules_apart: bool = False
     """Whether each module may be sharded in its own way."""
     tensor_zero_stages: tuple[ZeroStage, ...] = tuple(ZeroStage)

@@ -36,45 +36,11 @@ class ReplicaCosts:
     contention_fraction: float = CONTENTION_FRACTION
     others: tuple["ReplicaCosts", ...] = ()
     """Other ways to place and to group the same replicas: whatever is sent takes what the quickest takes."""
-    _reductions: dict[int, Tally] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _gathers: dict[Bytes, Tally] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def reduction(self, parameters: int) -> Tally:
-        """Return the time to reduce the gradients of ``parameters`` local parameters."""
-        known = self._reductions.get(parameters)
-        if known is None:
-            ways = (self, *self.others)
-            known = self._reductions[parameters] = least(way.reduction_here(parameters) for way in ways)
-        return known
-
-    def gather(self, payload: Bytes) -> Tally:
-        """Return the time to gather updated or sharded parameters of so many bytes."""
-        known = self._gathers.get(payload)
-        if known is None:
-            ways = (self, *self.others)
-            known = self._gathers[payload] = least(way.gather_here(payload) for way in ways)
-        return known
-
-    def reduction_here(self, parameters: int) -> Tally:
-        """Return the time to reduce gradients in this very way.
-
-        Whole gradients are all-reduced; sharded states take a reduce-scatter over the shard group
-        and an all-reduce of the shard over its copies.
-        """
-        payload = float(self.widths.gradient * parameters)
-        group = max(self.sharding.gradients, self.sharding.optimizer)
-        if group == 1:
-            return self._collective(Collective.ALL_REDUCE, payload, size=self.replicas, step=1)
-        inside = self._collective(Collective.REDUCE_SCATTER, payload, size=group, step=1)
-        across = self._collective(
-            Collective.ALL_REDUCE, payload / group, size=self.replicas // group, step=group
-        )
-        return inside + across
-
-    def gather_here(self, payload: Bytes) -> Tally:
-        """Return the time to gather parameters in this very way."""
-        group = max(self.sharding.parameters, self.sharding.optimizer)
-        return self._collective(Collective.ALL_GATHER, payload, size=group, step=1)
+    gathers_whole_forward: bool = False
+    """Whether forward passes gather from all shards of a step, backward passes from nearer copies."""
+    _known: dict[tuple[object, float], Tally] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def in_forward(self, gathered: Bytes, work: Tally) -> Tally:
         """Return what a layer's forward pass shows of its parameters' gather, per micro-batch."""
@@ -82,7 +48,7 @@ class ReplicaCosts:
 
     def beside_forward(self, gathered: Bytes) -> Tally:
         """Return what is sent beside a layer's forward pass."""
-        return self.gather(gathered) if self._gathers_in_passes else NOTHING
+        return self._least(ReplicaCosts._forward_gather, gathered)
 
     def in_backward(self, gathered: Bytes, trained: int, work: Tally) -> Tally:
         """Return what a layer's backward pass shows of gather and reduce-scatter, per micro-batch.
@@ -93,12 +59,8 @@ class ReplicaCosts:
 
     def beside_backward(self, gathered: Bytes, trained: int) -> Tally:
         """Return what is sent beside a layer's backward pass."""
-        parts = NOTHING
-        if self.sharding.zero_stage >= ZeroStage.GRADIENTS:
-            parts = parts + self.reduction(trained)
-        if self._gathers_in_passes and self.sharding.reshard_after_forward:
-            parts = parts + self.gather(gathered)
-        return parts
+        reduction = self._least(ReplicaCosts._reduction_in_pass, trained)
+        return reduction + self._least(ReplicaCosts._backward_gather, gathered)
 
     def _beside(self, communication: Tally, work: Tally) -> Tally:
         return exposed(
@@ -107,13 +69,86 @@ class ReplicaCosts:
 
     def reduction_per_step(self, trained: int) -> Tally:
         """Return the reduction that runs once a step, after the last micro-batch."""
-        return NOTHING if self.sharding.zero_stage >= ZeroStage.GRADIENTS else self.reduction(trained)
+        return self._least(ReplicaCosts._reduction_after, trained)
 
     def gather_per_step(self, trained: int) -> Tally:
-        """Return the gather of updated parameters that runs once a step (ZeRO-1, ZeRO-2)."""
-        if self._gathers_in_passes or self.sharding.zero_stage is ZeroStage.NONE:
+        """Return the gather of updated parameters that runs once a step."""
+        return self._least(ReplicaCosts._gather_after, trained)
+
+    def _least(self, traffic: "Callable[[ReplicaCosts, float], Tally]", amount: float) -> Tally:
+        """Return what some traffic takes in the quickest way."""
+        key = (traffic, amount)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = least(traffic(way, amount) for way in (self, *self.others))
+        return known
+
+    # --- this very way ---------------------------------------------------------------------------
+
+    def _forward_gather(self, gathered: Bytes) -> Tally:
+        """Return the gather before a forward pass: sharded parameters are gathered every time."""
+        if not self._gathers_in_passes:
             return NOTHING
-        return self.gather(float(self.widths.compute * trained))
+        own = self.sharding.parameters
+        group = max(own, self.sharding.optimizer) if self.gathers_whole_forward else own
+        return self._collective(Collective.ALL_GATHER, gathered, size=group, step=1)
+
+    def _backward_gather(self, gathered: Bytes) -> Tally:
+        if not self._gathers_in_passes or not self.sharding.reshard_after_forward:
+            return NOTHING
+        return self._collective(Collective.ALL_GATHER, gathered, size=self.sharding.parameters, step=1)
+
+    def _reduction_in_pass(self, trained: float) -> Tally:
+        """Return the reduction that every micro-batch asks for where gradients are sharded.
+
+        Groups that update what they share average it with the other groups at once; smaller ones leave
+        that to the end of the step.
+        """
+        group = self.sharding.gradients
+        if self.sharding.zero_stage < ZeroStage.GRADIENTS:
+            return NOTHING
+        if group >= self.sharding.optimizer:
+            return self._averaged(trained, group)
+        return self._collective(Collective.REDUCE_SCATTER, self._gradients(trained), size=group, step=1)
+
+    def _reduction_after(self, trained: float) -> Tally:
+        """Return the reduction that waits for the last micro-batch."""
+        few, many = self.sharding.gradients, self.sharding.optimizer
+        if self.sharding.zero_stage < ZeroStage.GRADIENTS:
+            return self._averaged(trained, many)
+        if few >= many:
+            return NOTHING
+        shard = self._gradients(trained) / few
+        between = self._collective(Collective.REDUCE_SCATTER, shard, size=many // few, step=few)
+        return between + self._across(shard / (many // few), many)
+
+    def _gather_after(self, trained: float) -> Tally:
+        """Return the gather of what larger groups update than hold the parameters.
+
+        Where forward passes gather from all of them there is nothing left to do.
+        """
+        few, many = self.sharding.parameters, self.sharding.optimizer
+        if few >= many or (self._gathers_in_passes and self.gathers_whole_forward):
+            return NOTHING
+        shard = float(self.widths.compute * trained) / few
+        return self._collective(Collective.ALL_GATHER, shard, size=many // few, step=few)
+
+    def _averaged(self, trained: float, group: int) -> Tally:
+        """Return the sum over all replicas, of which each rank of a group keeps its shard.
+
+        Whole gradients are all-reduced; others take a reduce-scatter over the shard group and an all-reduce
+        of the shard over its copies.
+        """
+        gradients = self._gradients(trained)
+        inside = self._collective(Collective.REDUCE_SCATTER, gradients, size=group, step=1)
+        return inside + self._across(gradients / group, group)
+
+    def _across(self, shard: Bytes, group: int) -> Tally:
+        """Return the all-reduce of a shard over its copies in all groups."""
+        return self._collective(Collective.ALL_REDUCE, shard, size=self.replicas // group, step=group)
+
+    def _gradients(self, trained: float) -> Bytes:
+        return float(self.widths.gradient * trained)
 
     @property
     def _gathers_in_passes(self) -> bool:

@@ -556,6 +556,7 @@ class CostModel:
             widths=self.widths,
             base_bytes=self.widths.compute if base is None else BASE_BYTES[base],
             shards_quantized=self.setting.framework.shards_quantized,
+            copies_shards=self.setting.framework.copies_shards,
             footprint=self.setting.framework.footprint,
             kernels=self.kernels,
             products=products,

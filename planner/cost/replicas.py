@@ -30,14 +30,14 @@ class Replicas:
 
 
 def expert_sharding(sharding: Sharding, mesh: Mesh) -> Sharding:
-    """Return the shard groups of experts where the plan says nothing: as large a share of their replicas.
+    """Return the shard groups of experts where the plan says nothing: those of the same ranks.
 
-    What is spread over all replicas of the rest is spread over all replicas of an expert, what over none
-    over none, and anything else over as many as their number allows.
+    A group of the rest holds as large a share of an expert's replicas as it is of all; where that is no
+    whole number, or none that divides them, as many as come out even.
     """
 
     def group(size: int) -> int:
-        return mesh.expert_replicas if size == mesh.replicas else gcd(size, mesh.expert_replicas)
+        return gcd(max(size * mesh.expert_replicas // mesh.replicas, 1), mesh.expert_replicas)
 
     return replace(
         sharding,
@@ -72,6 +72,7 @@ def replicas_of(
             buckets=framework.keeps_master_weights,
             pace=framework.pace.data_parallel,
             contention_fraction=contention_fraction,
+            gathers_whole_forward=framework.copies_shards,
         )
 
     key = replicas_key(mesh, sharding)

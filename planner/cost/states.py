@@ -33,6 +33,8 @@ class StateCosts:
     widths: StateWidths
     base_bytes: float
     shards_quantized: bool
+    copies_shards: bool
+    """Whether what groups share of the parameters is a copy of what all replicas share."""
     footprint: Footprint
     kernels: KernelCosts
     products: KernelCosts
@@ -65,7 +67,11 @@ class StateCosts:
         quantized = self.base_bytes * holding.quantized
         spread = self.widths.compute * holding.frozen + (quantized if self.shards_quantized else 0.0)
         whole = StateBytes(parameters=0.0 if self.shards_quantized else quantized)
-        return trained + frozen_bytes(spread, sharding=sharding) + whole + self._looked_up(holding.looked_up)
+        states = trained + frozen_bytes(spread, sharding=sharding) + whole
+        if self.copies_shards and 1 < sharding.parameters < sharding.optimizer:
+            own = self.widths.parameter * ceil(holding.trained.parameters / sharding.optimizer)
+            states += StateBytes(parameters=own + spread / sharding.optimizer)
+        return states + self._looked_up(holding.looked_up)
 
     def _looked_up(self, tables: WeightShapes) -> StateBytes:
         widths, parameters = self.widths_of(tables), tables.parameters

@@ -13,6 +13,8 @@ class Part(StrEnum):
     """A part of a layout that rules read."""
 
     MESH = "mesh"
+    REPLICAS = "replicas"
+    """The degrees of data and context parallelism alone."""
     BATCH = "batch"
     SCHEDULE = "schedule"
     SHARDING = "sharding"

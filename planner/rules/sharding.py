@@ -73,21 +73,37 @@ def _tensor(proposal: Proposal) -> Iterator[Violation]:
 
 
 def _groups_words(framework: Framework) -> str | None:
-    whole = [state for state in STATES if state not in framework.limits.grouped_states]
-    return f"all replicas share {' and '.join(whole)}, or none do" if whole else None
+    limits = framework.limits
+    if limits.grouped_states is None:
+        return None
+    sets = [" and ".join(states) for states in limits.grouped_states]
+    words = (
+        f"what groups of fewer than all replicas share is {'; or '.join(sets)}"
+        if sets
+        else ("all replicas share a state, or none do")
+    )
+    return f"{words}, over all context-parallel ranks" if limits.shards_over_context else words
 
 
 def _groups(proposal: Proposal) -> Iterator[Violation]:
+    """Check which states groups of fewer than all replicas share, all of them groups of one size."""
     layout = proposal.layout
-    replicas = layout.mesh.replicas
-    for state in STATES:
-        size = getattr(layout.sharding, state)
-        if state not in proposal.framework.limits.grouped_states and size not in {1, replicas}:
-            yield Violation(
-                pointer=f"/plan/sharding/{state}",
-                rule=f"{proposal.who} shares {state} between all {replicas} replicas or none, not {size}",
-                nearest_legal=tuple(sorted({1, replicas})),
-            )
+    mesh, limits = layout.mesh, proposal.framework.limits
+    sizes = {state: int(getattr(layout.sharding, state)) for state in STATES}
+    parted = {state: size for state, size in sizes.items() if size not in {1, mesh.replicas}}
+    if not parted or limits.grouped_states is None:
+        return
+    size = next(iter(parted.values()))
+    is_whole = not limits.shards_over_context or size % mesh.context_parallel == 0
+    if tuple(parted) in limits.grouped_states and len(set(parted.values())) == 1 and is_whole:
+        return
+    for state, size in parted.items():
+        yield Violation(
+            pointer=f"/plan/sharding/{state}",
+            rule=f"{proposal.who} does not share {state} between {size} of {mesh.replicas} replicas here: "
+            f"{_groups_words(proposal.framework)}",
+            nearest_legal=tuple(sorted({1, mesh.replicas})),
+        )
 
 
 def _alone_words(framework: Framework) -> str | None:
@@ -107,10 +123,11 @@ def _alone(proposal: Proposal) -> Iterator[Violation]:
 
 _SHARDING: Final = frozenset({Part.SHARDING})
 _BESIDE: Final = frozenset({Part.MESH, Part.SHARDING})
+_OVER_REPLICAS: Final = frozenset({Part.REPLICAS, Part.SHARDING})
 RULES: Final = (
     Rule(name="zero-stages", parts=_SHARDING, words=_stages_words, check=_stages),
     Rule(name="zero-stages-with-pipeline", parts=_BESIDE, words=_pipeline_words, check=_pipeline),
     Rule(name="zero-stages-with-tensor-parallel", parts=_BESIDE, words=_tensor_words, check=_tensor),
-    Rule(name="shard-groups", parts=_BESIDE, words=_groups_words, check=_groups),
+    Rule(name="shard-groups", parts=_OVER_REPLICAS, words=_groups_words, check=_groups),
     Rule(name="replicas-alone", parts=_BESIDE, words=_alone_words, check=_alone),
 )

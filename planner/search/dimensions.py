@@ -39,8 +39,8 @@ def dimensions(space: Space) -> dict[str, str]:
         words |= dict.fromkeys(EXPERT_AXES, "fixed by the model: it has no experts")
     words["rank_order"] = _order_words(space, words["rank_order"])
     words["expert_rank_order"] = "not searched: as rank_order goes"
-    for word in ("interleave_group_size", "shard_group"):
-        words[word] = "not searched: the default"
+    words["interleave_group_size"] = "not searched: the default"
+    words["shard_group"] = _group_words(space)
     words |= dict.fromkeys(("gather_dtype", "reduce_dtype"), "not searched: as the framework does")
     words["reshard_after_forward"] = _reshard_words(space.setting.framework)
     words["offload"] = _offload_words(space, words["offload"])
@@ -56,6 +56,16 @@ def _order_words(space: Space, words: str) -> str:
     if is_beside_hosts(space):
         return "not searched: the default, for what the stages of a node share on its host"
     return "searched: data parallel inside or outside the pipeline, tensor and context parallel innermost"
+
+
+def _group_words(space: Space) -> str:
+    """Return which groups of replicas were tried to share states."""
+    grouped = space.setting.framework.limits.grouped_states
+    if grouped == ():
+        return "fixed by framework"
+    if is_beside_hosts(space):
+        return "not searched: all replicas, for what the stages of a node share on its host"
+    return "searched: as many nearest replicas as a level of links has, or all"
 
 
 def _reshard_words(framework: Framework) -> str:

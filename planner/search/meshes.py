@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 from math import comb
 from typing import Final, Self
 
@@ -21,7 +22,7 @@ from planner.rules.pipeline import ACCUMULATION, runs_again
 from planner.rules.rule import Part
 from planner.search.fewer_devices import Degrees
 from planner.search.offloading import Chain, Choice, Offloading, fixed_choice
-from planner.search.placings import Orders, ordered, rank_orders
+from planner.search.placings import Groups, Orders, grouped, ordered, rank_orders
 from planner.search.schemes import Schemes
 from planner.search.space import (
     BATCHED,
@@ -257,6 +258,7 @@ class Choices:
         self._known: dict[object, tuple[Choice, ...]] = {}
         self._read = frozenset().union(*(rule.parts for rule in space.rules[SHARDED]))
         self._offloading = Offloading(space)
+        self._groups = Groups.of(space)
         self._chains: dict[object, tuple[Chain, ...]] = {}
 
     def on(self, mesh: Mesh, batch: Batch) -> tuple[Choice, ...]:
@@ -285,17 +287,19 @@ class Choices:
             mesh
             if Part.MESH in self._read
             else (
-                mesh.replicas,
+                mesh.data_parallel,
+                mesh.context_parallel,
                 mesh.expert_replicas == 1,
                 mesh.pipeline_parallel > 1,
+                self._groups.sizes(mesh),
             )
         )
 
     def _legal(self, mesh: Mesh, batch: Batch) -> Iterator[Choice]:
-        space = self._space
+        space, framework, sizes = self._space, self._space.setting.framework, self._groups.sizes(mesh)
         for zero_stage in _zero_stages(space, mesh):
-            sharding = zero_sharding(zero_stage, replicas=mesh.replicas, framework=space.setting.framework)
-            for recompute in self._recompute:
+            usual = zero_sharding(zero_stage, replicas=mesh.replicas, framework=framework)
+            for sharding, recompute in product(grouped(usual, sizes), self._recompute):
                 choice = fixed_choice(space, Choice(sharding=sharding, recompute=recompute))
                 layout = choice.on(mesh, batch)
                 is_legal = not layout.offloads or space.runs(layout, step=OFFLOADED)

@@ -4,12 +4,17 @@ None of it cuts a layer differently. So a mesh is bounded once for all of it, ea
 quickest way takes, and only layouts that this leaves open are priced in every way.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import gcd
 from typing import Final
 
 from planner.cluster import Topology
+from planner.cost.geometry import Axes, replica_axes
+from planner.cost.group_shape import spread_shape
 from planner.cost.pipeline import FixedPart, LayerClass, PipelineProblem
+from planner.limits import STATES
 from planner.search.space import Space
 from planner.strategy import (
     DEFAULT_RANK_ORDER,
@@ -85,6 +90,56 @@ class Orders:
     def allows(self, mesh: Mesh) -> bool:
         """Whether the experts of a mesh, if there are any, have their stages where all else has them."""
         return not self.space.setting.has_experts or mesh.stages_agree
+
+
+@dataclass(kw_only=True, eq=False)
+class Groups:
+    """The groups of replicas that may share states: as many nearest ones as a level of links has, or all.
+
+    With something on the host all replicas share: what the stages of a node keep there adds up.
+    """
+
+    space: Space
+    orders: Orders
+    _within: dict[Axes, frozenset[int]] = field(default_factory=dict, init=False)
+
+    @classmethod
+    def of(cls, space: Space) -> "Groups":
+        """Take the groups that a space leaves open."""
+        return cls(space=space, orders=Orders.of(space))
+
+    def sizes(self, mesh: Mesh) -> tuple[int, ...]:
+        """Return the sizes of the groups of a mesh that are tried, under any order of its ranks, all last."""
+        replicas = mesh.replicas
+        if replicas == 1 or not is_searched(self.space):
+            return (replicas,)
+        axes = (replica_axes(ordered(mesh, order)) for order in self.orders.on(mesh))
+        near = {gcd(ranks, replicas) for each in axes for ranks in self._ranks_within(each)}
+        return tuple(sorted({*near, replicas} - {1}))
+
+    def _ranks_within(self, axes: Axes) -> frozenset[int]:
+        """Return how many ranks along some axes lie within a node, and within each level."""
+        if axes not in self._within:
+            shape = spread_shape(self.space.setting.cluster.node_groups[0], axes)
+            self._within[axes] = frozenset((shape.ranks_per_node, *shape.ranks_per_level))
+        return self._within[axes]
+
+
+def is_searched(space: Space) -> bool:
+    """Whether a search decides which groups share states."""
+    return space.setting.framework.limits.grouped_states != () and not is_beside_hosts(space)
+
+
+def grouped(usual: Sharding, sizes: Sequence[int]) -> Iterator[Sharding]:
+    """Yield states as they are usually shared, then by groups of some sizes, the largest that update them."""
+    yield usual
+    every = [sizes if getattr(usual, state) > 1 else (1,) for state in STATES]
+    for parameters, gradients, optimizer in product(*every):
+        if optimizer % parameters or optimizer % gradients:
+            continue
+        parted = replace(usual, parameters=parameters, gradients=gradients, optimizer=optimizer)
+        if parted != usual:
+            yield parted
 
 
 def undominated(

@@ -7,9 +7,11 @@ from math import prod
 
 from planner.cost.model import CostModel
 from planner.cost.pipeline import PipelineProblem
+from planner.limits import STATES
 from planner.search.capacity import fits_at_all, in_order, most_layers
 from planner.search.fewer_devices import fewer_degrees
 from planner.search.meshes import Choices, meshes
+from planner.search.offloading import Chain
 from planner.search.space import Space
 from planner.strategy import Layout
 from planner.units import Bytes
@@ -85,10 +87,16 @@ def _frugal_layouts(space: Space) -> Iterator[tuple[Layout, ...]]:
         chains = choices.chains(mesh, batch)
         for offloads in (False, True):
             own = [chain for chain in chains if chain[-1].on(mesh, batch).offloads is offloads]
-            most = max((chain[-1].sharding.zero_stage for chain in own), default=None)
+            most = max((_shared(chain) for chain in own), default=None)
             for chain in own:
-                if chain[-1].sharding.zero_stage == most:
+                if _shared(chain) == most:
                     yield tuple(choice.on(mesh, batch) for choice in reversed(chain))
+
+
+def _shared(chain: Chain) -> tuple[int, ...]:
+    """Return how much the replicas of a chain share, in numbers that are larger for more."""
+    sharding = chain[-1].sharding
+    return (sharding.zero_stage, *(getattr(sharding, state) for state in STATES))
 
 
 def layout_need(layout: Layout, problem: PipelineProblem) -> LeastNeed:

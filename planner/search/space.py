@@ -53,11 +53,11 @@ NOT_SEARCHED: Final[Mapping[str, object]] = {
 """Words that are left at one value (None: the default that follows from the rest)."""
 
 NOTHING: Final[frozenset[Part]] = frozenset()
-MESHED: Final = frozenset({Part.MESH})
-BATCHED: Final = frozenset({Part.MESH, Part.BATCH})
-SHARDED: Final = frozenset({Part.MESH, Part.BATCH, Part.SHARDING, Part.RECOMPUTE})
+MESHED: Final = frozenset({Part.MESH, Part.REPLICAS})
+BATCHED: Final = MESHED | {Part.BATCH}
+SHARDED: Final = BATCHED | {Part.SHARDING, Part.RECOMPUTE}
 OFFLOADED: Final = SHARDED | {Part.OFFLOAD}
-SCHEDULED: Final = frozenset({Part.MESH, Part.BATCH, Part.SCHEDULE})
+SCHEDULED: Final = BATCHED | {Part.SCHEDULE}
 WHOLE: Final = SHARDED | SCHEDULED
 STEPS: Final = (NOTHING, MESHED, BATCHED, SHARDED, OFFLOADED, SCHEDULED, WHOLE)
 """What is decided after each step; a rule that reads parts of two steps could not be asked in time."""

@@ -9,6 +9,7 @@ Layers are placed one by one and each plan is replayed: of the search nothing is
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import permutations, product
+from math import gcd
 from typing import Final
 
 from planner.cost.model import CostModel
@@ -18,7 +19,7 @@ from planner.expansion import in_classes, zero_sharding
 from planner.framework import Grain
 from planner.framework_rules import broken, rules_of
 from planner.legality import Setting, layout_violations
-from planner.limits import SCHEMES, LayerSplit
+from planner.limits import SCHEMES, STATES, LayerSplit
 from planner.planning import PlanRequest, searched_space
 from planner.rules.layers import comes_out, usual_split
 from planner.rules.rule import Part, Proposal
@@ -270,22 +271,41 @@ def _shardings(asked: Open, mesh: Mesh) -> Iterator[Sharding]:
         usual = zero_sharding(ZeroStage(stage), replicas=replicas, framework=framework)  # type: ignore[arg-type]  # a number
         yield usual
         if asked.words.get("shard_group", "").startswith(OPEN):
-            yield from _in_parts(usual, replicas)
+            yield from _in_parts(usual, _group_sizes(asked, mesh))
 
 
-def _in_parts(usual: Sharding, replicas: int) -> Iterator[Sharding]:
-    """Yield the same states shared over every smaller group of replicas."""
-    states = ("parameters", "gradients", "optimizer")
-    sizes = [
-        [size for size in range(2, replicas + 1) if replicas % size == 0]
-        if getattr(usual, state) > 1
-        else [1]
-        for state in states
-    ]
+def _in_parts(usual: Sharding, groups: list[int]) -> Iterator[Sharding]:
+    """Yield the same states shared by smaller groups of replicas."""
+    sizes = [groups if getattr(usual, state) > 1 else [1] for state in STATES]
     for parameters, gradients, optimizer in product(*sizes):
         parted = replace(usual, parameters=parameters, gradients=gradients, optimizer=optimizer)
         if parted != usual:
             yield parted
+
+
+def _group_sizes(asked: Open, mesh: Mesh) -> list[int]:
+    """Return how many nearest replicas share each level of links in some order of ranks; all come last."""
+    (group,) = asked.setting.cluster.node_groups
+    domains = {group.devices_per_node, *(level.devices for level in group.levels)}
+    sizes = {mesh.replicas}
+    for order in asked.values("rank_order", _orders(), default=DEFAULT_RANK_ORDER):
+        own = replace(mesh, rank_order=order, expert_rank_order=EXPERT_ORDERS[order])  # type: ignore[arg-type]  # an order
+        if own.stages_agree or not asked.setting.has_experts:
+            devices = _devices_of_replicas(own)
+            sizes |= {gcd(sum(number < each for number in devices), len(devices)) for each in domains}
+    return sorted(sizes - {1})
+
+
+def _devices_of_replicas(mesh: Mesh) -> list[int]:
+    """Return the devices that hold what the first one holds."""
+    outermost_first = mesh.rank_order[::-1]
+    places = product(*(range(getattr(mesh, axis)) for axis in outermost_first))
+    shared = {"data_parallel", "context_parallel"}
+    return [
+        number
+        for number, place in enumerate(places)
+        if all(at == 0 or axis in shared for axis, at in zip(outermost_first, place, strict=True))
+    ]
 
 
 def _recomputations(asked: Open) -> Iterator[tuple[Recompute, ...]]:

@@ -1,5 +1,6 @@
 """An illegal plan is answered with the rule that it breaks and the nearest legal values."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,9 @@ from planner.strategy import (
     RecomputeMode,
     Schedule,
     ScheduleName,
+    Sharding,
     ShortPlan,
+    ZeroStage,
     expert_order_beside,
 )
 from tests.unit.planner.settings import setting
@@ -112,6 +115,22 @@ def test_legal_plans_break_no_rule(plan: ShortPlan) -> None:
     fixed = expand_short_plan(plan, judged)
     assert (*layout_violations(judged, fixed.layout), *fixed.violations) == ()
     assert fixed.assignment is not None
+
+
+@pytest.mark.parametrize(
+    ("groups", "pointers"),
+    [
+        ({"parameters": 4, "gradients": 2, "optimizer": 8}, []),
+        ({"parameters": 8, "gradients": 8, "optimizer": 4}, ["parameters", "gradients"]),
+        ({"parameters": 3, "gradients": 2, "optimizer": 8}, ["parameters"]),
+    ],
+)
+def test_who_updates_a_parameter_has_it_and_its_gradient(groups: dict[str, Any], pointers: list[str]) -> None:
+    judged = setting(framework="any")
+    sharding = replace(Sharding(zero_stage=ZeroStage.PARAMETERS), **groups)
+    plan = ShortPlan(data_parallel=8, sharding=sharding)
+    found = layout_violations(judged, expand_short_plan(plan, judged).layout)
+    assert [violation.pointer for violation in found] == [f"/plan/sharding/{word}" for word in pointers]
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,13 @@ SHARDED = zero_sharding(ZeroStage.OPTIMIZER, replicas=8, framework=FRAMEWORK)
 ALL_SHARDED = zero_sharding(ZeroStage.PARAMETERS, replicas=8, framework=FRAMEWORK)
 
 
-def costs(optimizer: str, *, shards_quantized: bool = True) -> StateCosts:
+def costs(optimizer: str, *, shards_quantized: bool = True, copies_shards: bool = False) -> StateCosts:
     return StateCosts(
         optimizer=OPTIMIZERS[optimizer],
         widths=FRAMEWORK.widths(Precision.BF16, moment_values=OPTIMIZERS[optimizer].moment_values),
         base_bytes=0.5,
         shards_quantized=shards_quantized,
+        copies_shards=copies_shards,
         footprint=PLAIN,
         kernels=KERNELS,
         products=KERNELS,
@@ -57,6 +58,16 @@ def test_master_weight_and_moments(optimizer: str, bytes_per_parameter: float) -
 def test_frozen_parameters_have_no_other_states() -> None:
     states = costs("adamw").at_rest(Holding(frozen=1000, quantized=400), NONE, replicas=8)
     assert (states.parameters, states.gradients, states.optimizer) == (2 * 1000 + 400 / 2, 0, 0)
+
+
+def test_groups_keep_a_copy_beside_what_all_replicas_share() -> None:
+    held, near = Holding(trained=SQUARE, frozen=800), replace(ALL_SHARDED, parameters=2)
+    whole = 2 * (SQUARE.parameters + 800)
+    for copies_shards, shares in ((False, 1 / 2), (True, 1 / 2 + 1 / 8)):
+        states = costs("adamw", copies_shards=copies_shards).at_rest(held, near, replicas=8)
+        assert states.parameters == whole * shares
+    everywhere = costs("adamw", copies_shards=True).at_rest(held, ALL_SHARDED, replicas=8)
+    assert everywhere.parameters == whole / 8
 
 
 @pytest.mark.parametrize(("shards_quantized", "quantized_bytes"), [(True, 400 / 2 / 8), (False, 400 / 2)])

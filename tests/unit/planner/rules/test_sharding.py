@@ -1,12 +1,14 @@
 """Shardings that a framework lacks, alone and beside other axes."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from planner.rules.rule import Proposal
 from planner.rules.sharding import RULES
-from planner.strategy import Mesh, Sharding, ZeroStage
+from planner.setting import Setting
+from planner.strategy import Layout, Mesh, Sharding, Violation, ZeroStage
 from tests.unit.planner.rules.cases import Case, check, layout
 from tests.unit.planner.settings import setting
 
@@ -73,23 +75,40 @@ def test_every_rule_has_a_case() -> None:
 
 
 @pytest.mark.parametrize(
-    ("framework", "state", "is_legal"),
+    ("framework", "groups", "is_legal"),
     [
-        ("megatron-core", "optimizer", True),
-        ("nanotron", "optimizer", False),
-        ("deepspeed", "parameters", True),
-        ("deepspeed", "optimizer", False),
+        ("megatron-core", {"optimizer": 4}, True),
+        ("megatron-core", {"parameters": 4, "gradients": 4, "optimizer": 4}, True),
+        ("megatron-core", {"parameters": 4, "gradients": 4, "optimizer": 8}, True),
+        ("megatron-core", {"parameters": 4, "gradients": 8, "optimizer": 8}, False),
+        ("megatron-core", {"parameters": 2, "gradients": 4, "optimizer": 4}, False),
+        ("pytorch", {"parameters": 4, "gradients": 4, "optimizer": 4}, True),
+        ("pytorch", {"parameters": 4, "gradients": 4, "optimizer": 8}, False),
+        ("nanotron", {"optimizer": 4}, False),
+        ("deepspeed", {"parameters": 4, "gradients": 8, "optimizer": 8}, True),
+        ("deepspeed", {"optimizer": 4}, False),
+        ("any", {"parameters": 2, "gradients": 4, "optimizer": 8}, True),
     ],
 )
-def test_some_frameworks_share_a_state_between_all_replicas_or_none(
-    framework: str, state: str, *, is_legal: bool
+def test_frameworks_share_some_states_between_groups_of_replicas(
+    framework: str, groups: dict[str, Any], *, is_legal: bool
 ) -> None:
     judged = setting(framework=framework)
     whole = layout(judged, mesh=Mesh(data_parallel=8))
-    sharding = {"parameters": Sharding(parameters=4), "optimizer": Sharding(optimizer=4)}[state]
-    parted = replace(whole, sharding=sharding)
-    rule = next(rule for rule in RULES if rule.name == "shard-groups")
-    (found, broken) = (list(rule.check(Proposal(setting=judged, layout=one))) for one in (whole, parted))
-    assert found == []
+    broken = groups_that_break(judged, replace(whole, sharding=replace(Sharding(), **groups)))
+    assert groups_that_break(judged, whole) == []
     assert (broken == []) is is_legal
-    assert is_legal or broken[0].nearest_legal == (1, 8)
+    assert all(violation.nearest_legal == (1, 8) for violation in broken)
+
+
+def test_all_context_parallel_ranks_are_in_a_group_where_they_share_too() -> None:
+    judged = setting(framework="torchtitan")
+    within = layout(judged, mesh=Mesh(data_parallel=2, context_parallel=4))
+    for size, is_legal in ((2, False), (4, True), (8, True)):
+        sharding = Sharding(parameters=size, gradients=size, optimizer=size)
+        assert (groups_that_break(judged, replace(within, sharding=sharding)) == []) is is_legal
+
+
+def groups_that_break(judged: Setting, given: Layout) -> list[Violation]:
+    found = [rule for rule in RULES if rule.name == "shard-groups" and rule.binds(judged.framework)]
+    return [violation for rule in found for violation in rule.check(Proposal(setting=judged, layout=given))]

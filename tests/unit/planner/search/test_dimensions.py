@@ -64,3 +64,22 @@ def test_a_fixed_order_is_the_callers() -> None:
 
 def test_nodes_that_share_a_host_keep_the_usual_order() -> None:
     assert words("any", offload={"optimizer": 1.0})["rank_order"].startswith("not searched")
+
+
+@pytest.mark.parametrize(
+    ("framework", "words_of_groups"),
+    [
+        ("megatron-core", "searched: as many nearest replicas"),
+        ("torchtitan", "searched: as many nearest replicas"),
+        ("any", "searched: as many nearest replicas"),
+        ("nanotron", "fixed by framework"),
+    ],
+)
+def test_groups_that_share_states_are_searched_where_the_framework_has_several(
+    framework: str, words_of_groups: str
+) -> None:
+    assert words(framework)["shard_group"].startswith(words_of_groups)
+
+
+def test_nodes_that_share_a_host_keep_the_largest_groups() -> None:
+    assert words("any", offload={"optimizer": 1.0})["shard_group"].startswith("not searched: all replicas")

@@ -86,3 +86,55 @@ def test_experts_have_their_stages_where_all_else_has_them() -> None:
 def test_one_switch_makes_all_orders_equal() -> None:
     space = search_space(setting(num_devices=8), Constraints())
     assert all(len(batched.orders) == 1 for batched in by_mesh(space))
+
+
+def groups_of(judged: Setting, *, memory_fraction: float = 0.94) -> tuple[int, ...]:
+    """Return how many of sixteen replicas on two nodes share parameters, gradients and optimizer states."""
+    job = replace(judged.job, global_batch_size=16, sequence_length=256)
+    costs = replace(costs_of(replace(judged, job=job)), memory_fraction=memory_fraction)
+    space = search_space(
+        costs.setting, Constraints(fixed={"data_parallel": 16, "zero_stage": 3, "micro_batch_size": 1})
+    )
+    found = search(space, costs, SolverLimits())
+    assert found.best is not None
+    sharding = found.best.layout.sharding
+    return sharding.parameters, sharding.gradients, sharding.optimizer
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "torchtitan", "composer", "maxtext"])
+def test_nodes_share_all_states_where_gradients_are_few(framework: str) -> None:
+    assert groups_of(adapters(framework)) == (8, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("framework", "groups"),
+    [
+        ("torchtitan", (16, 16, 16)),
+        # ZeRO++: a copy of the parameters in each node.
+        ("deepspeed", (8, 16, 16)),
+        # The optimizer's states between nodes.
+        ("megatron-core", (8, 8, 16)),
+        ("any", (8, 8, 16)),
+    ],
+)
+def test_states_that_are_exchanged_less_are_shared_by_more(framework: str, groups: tuple[int, ...]) -> None:
+    assert groups_of(setting(framework=framework, num_devices=16)) == groups
+
+
+def test_all_replicas_share_what_nodes_have_no_room_for() -> None:
+    judged = setting(framework="deepspeed", num_devices=16)
+    assert groups_of(judged, memory_fraction=0.25) == (16, 16, 16)
+
+
+def test_groups_hold_all_context_parallel_ranks_where_these_share_too() -> None:
+    space = search_space(
+        setting(framework="torchtitan", num_devices=16), Constraints(fixed={"context_parallel": 16})
+    )
+    sizes = {choice.sharding.optimizer for each in by_mesh(space) for (choice,) in each.chains}
+    assert sizes == {1, 16}
+
+
+def test_one_level_has_no_smaller_groups() -> None:
+    space = search_space(setting(framework="any"), Constraints(fixed={"data_parallel": 8}))
+    sizes = {choice.sharding.optimizer for each in by_mesh(space) for (choice,) in each.chains}
+    assert sizes == {1, 8}
