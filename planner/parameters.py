@@ -147,7 +147,6 @@ HIDDEN_EXPERTS: Final = (
     "its recipes, which set moe_a2a_overlap: traffic beside another micro-batch's work shows by what it slows"
 )
 KORTHIKANTI: Final = "175B, 530B and 1T runs on A100 of Korthikanti et al. (2022), table 5"
-VTRAIN: Final = "vTrain's published steps of Megatron-DeepSpeed on 8 to 512 A100"
 BIGSCIENCE: Final = "BigScience's sweeps of 176B to 206B on 384 A100 (chronicles of tr11)"
 SAILOR: Final = "Sailor's published steps on 8 to 256 GH200"
 NANOTRON: Final = "nanotron's sweep of 1B to 80B on 8 to 64 H100 (Ultra-Scale Playbook)"
@@ -177,10 +176,10 @@ def _of(program: str, rests_on: str, **values: float) -> Iterator[Parameter]:
 
 PARAMETERS: Final[tuple[Parameter, ...]] = (
     *_of("megatron-core", GUESS, launch_seconds=6e-6, step_seconds=4e-3),
-    *_of("megatron-core", KORTHIKANTI, pass_seconds=1e-3),
+    *_of("megatron-core", KORTHIKANTI, pass_seconds=1.25e-3),
     *_of("megatron-core", BIGSCIENCE, misaligned_attention=10.0),
     *_of("megatron-lm", KORTHIKANTI, spread=0.6),
-    *_of("megatron-lm-te", SIMUMAX, tensor_parallel=1.6, expert_parallel=2.2),
+    *_of("megatron-lm-te", SIMUMAX, tensor_parallel=1.5, expert_parallel=2.5),
     *_of("megatron-bridge", DGXC, tensor_parallel=0.5, pass_seconds=0.0),
     *_of(
         "megatron-bridge",
@@ -206,7 +205,6 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
     *_of("torch-compile", GUESS, memory_passes=1.0),
     # A 200B model on 80 A100 runs at 97.2 TFLOP/s, at 91.0 where each launch waits for its kernel.
     *_of("megatron-deepspeed", LAUNCHES, launch_seconds=6.2e-5),
-    *_of("megatron-deepspeed", VTRAIN, step_seconds=5e-4, spread=1.12),
     *_of(
         "bigscience",
         BIGSCIENCE,

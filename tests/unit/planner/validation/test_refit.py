@@ -91,12 +91,19 @@ def test_what_a_program_is_a_fork_of_tells_more_than_nothing() -> None:
 
 
 def test_what_rests_on_no_runs_stays_where_a_source_of_runs_is_left_out() -> None:
-    outcome = Evaluator().outcome(row(framework="Megatron-DeepSpeed", source="one", device="A100"))
+    outcome = Evaluator().outcome(
+        row(
+            framework="Megatron-DeepSpeed",
+            source="one",
+            device="A100",
+            inter_link="Omni-Path 4x100Gb/node (Jean Zay)",
+        )
+    )
     left = parameters_without("one", timed_runs([outcome]))
     found = {(one.program, one.effect): one.value for one in left}
     told = {(one.program, one.effect): one.value for one in PARAMETERS}
     assert found["megatron-deepspeed", "launch_seconds"] == told["megatron-deepspeed", "launch_seconds"]
-    assert found["megatron-deepspeed", "step_seconds"] == 0.0
+    assert found["bigscience", "tensor_parallel"] == 1.0
 
 
 def test_a_sample_is_spread_over_all_runs() -> None:
