@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from planner.cost.pipeline import PipelineProblem
 from planner.search.box import Box, narrow
 from planner.search.capacity import even_chunks_fit, fits_at_all, in_order, most_layers
+from planner.search.forced import forced_ns
 from planner.search.paths import FILLED_ALONE
 from planner.search.rows import fewest_layers, fixed_parts
 from planner.search.shares import gpipe_shares, pipeline_shares, through_shares
@@ -150,8 +151,12 @@ class _Facts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Rows:
-    """One path per stage: ``constants + weights @ layers of each stage``, and shares to add them up by."""
+    """One path per stage: ``constants + weights @ layers of each stage``, and shares to add them up by.
 
+    ``passes`` are how often it runs each stage's layers, forward and backward.
+    """
+
+    passes: Reals
     weights: Reals
     constants: Reals
     shares: Reals
@@ -204,14 +209,15 @@ def _through_rows(problem: PipelineProblem, facts: _Facts, *, blocking: bool | N
     p, m = problem.shape.num_stages, problem.shape.num_micro_batches
     filled = facts.fixed_fill + facts.least_fill * facts.fewest_fill
     fill = np.cumsum(filled) - filled
-    weights = np.eye(p) * (m * facts.each)
+    passes = np.eye(p) * m
+    weights = passes * facts.each
     weights[:, 0] += facts.update
     constants = facts.before_and_after + m * facts.fixed + fill
     constants += _through_transfers(
         problem, blocking=problem.transfer_blocks if blocking is None else blocking
     )
     shares = through_shares(weights.diagonal(), weights[:, 0])
-    return _Rows(weights=weights, constants=constants, shares=shares)
+    return _Rows(passes=passes, weights=weights, constants=constants, shares=shares)
 
 
 def _through_transfers(problem: PipelineProblem, *, blocking: bool) -> Reals:
@@ -233,11 +239,12 @@ def _through_transfers(problem: PipelineProblem, *, blocking: bool) -> Reals:
 def _gpipe_rows(problem: PipelineProblem, facts: _Facts) -> _Rows:
     """All passes of one micro-batch through all stages, and of all others through one."""
     p, m = problem.shape.num_stages, problem.shape.num_micro_batches
-    weights = np.full((p, p), facts.each) + np.eye(p) * ((m - 1) * facts.each)
+    passes = np.ones((p, p)) + np.eye(p) * (m - 1)
+    weights = passes * facts.each
     weights[:, 0] += facts.update
     constants = facts.before_and_after + facts.fixed.sum() + (m - 1) * facts.fixed
-    constants += _row_transfers(problem, np.ones((p, p)) + np.eye(p) * (m - 1), 2.0 * (p - 1))
-    return _Rows(weights=weights, constants=constants, shares=gpipe_shares(p, m, facts.extra))
+    constants += _row_transfers(problem, passes, 2.0 * (p - 1))
+    return _Rows(passes=passes, weights=weights, constants=constants, shares=gpipe_shares(p, m, facts.extra))
 
 
 def _1f1b_rows(problem: PipelineProblem, facts: _Facts) -> _Rows:
@@ -257,7 +264,7 @@ def _1f1b_rows(problem: PipelineProblem, facts: _Facts) -> _Rows:
     hops = np.where(twice, 2.0 * np.arange(p) + 4.0 * (kept - 1), 2.0 * np.arange(p))
     constants = facts.before_and_after + passes @ facts.fixed + _row_transfers(problem, passes, hops)
     shares = pipeline_shares(passes.diagonal(), twice, facts.extra)
-    return _Rows(weights=weights, constants=constants, shares=shares)
+    return _Rows(passes=passes, weights=weights, constants=constants, shares=shares)
 
 
 _ROWS_OF_ONE_CHUNK: Final[Mapping[ScheduleName, Callable[[PipelineProblem, _Facts], _Rows]]] = {
@@ -283,6 +290,7 @@ def _row_transfers(problem: PipelineProblem, passes: Reals, hops: Reals | float)
 def _weighted(problem: PipelineProblem, rows: _Rows) -> int:
     """Return the bound of all rows added up by their shares: every stage's layers count alike, or nearly."""
     layers = float((rows.shares @ rows.weights).min()) * problem.num_layers
+    layers += forced_ns(problem, rows.shares @ rows.passes)
     return _safe((layers + float(rows.shares @ rows.constants)) / float(rows.shares.sum()))
 
 

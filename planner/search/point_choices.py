@@ -13,6 +13,7 @@ import numpy as np
 from planner.cost.pipeline import PipelineProblem
 from planner.search.bounds import stage_ranges
 from planner.search.capacity import most_layers
+from planner.search.forced import forced_by_layers
 from planner.search.rows import Integers, PathRows
 from planner.search.stage_points import StagePoint, StagePoints
 
@@ -66,6 +67,8 @@ def all_choices(problem: PipelineProblem, rows: PathRows, within_ns: int) -> Cho
     points = StagePoints(problem)
     bounds = zip(ranges.low.tolist(), ranges.high.tolist(), strict=True)
     every = tuple(_counts_of(problem, points, rows, stage, own) for stage, own in enumerate(bounds))
+    if not all(own.points for own in every):
+        return None
     counts = narrowed(every, problem, rows, within_ns)
     if counts is None:
         return None
@@ -81,7 +84,10 @@ def all_choices(problem: PipelineProblem, rows: PathRows, within_ns: int) -> Cho
 def _counts_of(
     problem: PipelineProblem, points: StagePoints, rows: PathRows, stage: int, between: tuple[int, int]
 ) -> StageChoices[int]:
-    """Return the numbers of layers of a stage, each in its quickest way on every path, fit or not."""
+    """Return the numbers of layers of a stage that may fit, each in its quickest way on every path.
+
+    Where all ways take the same forward, what memory makes backward passes longer counts too.
+    """
     own, counts = problem.shape.own(stage), range(between[0], between[1] + 1)
     layers = np.array([points.spread(stage, count) for count in counts[::-1]][::-1], dtype=np.int64)
     least: Integers = np.minimum.reduce(
@@ -92,12 +98,13 @@ def _counts_of(
             for option in problem.options
         ]
     )
-    return StageChoices(
-        points=tuple(counts),
-        layers=np.array(counts, dtype=np.int64),
-        lengths_ns=layers @ (least + rows.layer_ns[:, own]).T
-        - (layers == 0).astype(np.int64) @ rows.relief_ns[:, own].T,
-    )
+    lengths = layers @ (least + rows.layer_ns[:, own]).T
+    lengths -= (layers == 0).astype(np.int64) @ rows.relief_ns[:, own].T
+    forced_ns, fits = forced_by_layers(problem, stage, layers)
+    if len({option.forward_ns for option in problem.options}) == 1:
+        lengths += np.outer(forced_ns, rows.backward[:, own].min(axis=1))
+    found = StageChoices(points=tuple(counts), layers=np.array(counts, dtype=np.int64), lengths_ns=lengths)
+    return found.only(np.flatnonzero(fits))
 
 
 def with_path(choices: Choices, problem: PipelineProblem, row: PathRows) -> Choices:
