@@ -17,7 +17,7 @@ from planner.cost.layer import LayerClock, recomputed_modules
 from planner.cost.model import ROUNDING, CostModel, LayerKey
 from planner.cost.replica_floors import ReplicaFloors, Share, Traffic
 from planner.cost.sweep import MANY_SAMPLES, SWEEPS, Floats, Line, Sweep, SweptCosts, SweptOperators
-from planner.strategy import Mesh, Recompute, Sharding
+from planner.strategy import LayerWay, Mesh, Recompute, Sharding
 from planner.units import NANOSECONDS_PER_SECOND, Flops
 from planner.workload.layers import Cut, Layer
 from planner.workload.operators import CollectivePass, Module, Phase
@@ -169,6 +169,15 @@ class Family:
         self._counts = counts
         self._work: dict[Modes, Work] = {}
         self._saved: dict[Recompute, Counter[Line]] = {}
+        self._least_saved: dict[tuple[tuple[LayerWay, ...], bytes], Floats] = {}
+
+    def least_saved(self, ways: tuple[LayerWay, ...], sizes: NDArray[np.int64]) -> Floats:
+        """Return what a micro-batch of some sizes leaves behind on devices, the most frugal way."""
+        key = (ways, sizes.tobytes())
+        if key not in self._least_saved:
+            each = [(1 - way.activations) * self.saved(way.recompute, sizes) for way in ways]
+            self._least_saved[key] = np.min(each, axis=0)
+        return self._least_saved[key]
 
     def saved(self, mode: Recompute, sizes: NDArray[np.int64]) -> Floats:
         """Return what a micro-batch of some sizes leaves behind in the whole chain, its ends recomputed."""

@@ -75,10 +75,7 @@ class LeastMemory:
         """
         room, stages = self._room(mesh), mesh.pipeline_parallel
         family = self.floors.family(mesh)
-        saved = {
-            each: np.min([(1 - way.activations) * family.saved(way.recompute, sizes) for way in each], axis=0)
-            for each in {each: None for _, _, each in ways}
-        }
+        saved = {each: family.least_saved(each, sizes) for _, _, each in ways}
         states = np.array([self._state_bytes(mesh, sharding, on_host) for sharding, on_host, _ in ways])
         kept = np.minimum(np.arange(1, stages + 1)[:, None, None], micro_batches)
         held = states[:, None] + kept * np.array([saved[each] for _, _, each in ways])
