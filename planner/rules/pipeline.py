@@ -1,6 +1,7 @@
 """Which pipeline schedules a framework has, and how many micro-batches they run with."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 from planner.framework import Framework
@@ -101,6 +102,16 @@ def interleaving_fits(mesh: Mesh, batch: Batch, schedule: Schedule) -> bool:
     stages, passes = mesh.pipeline_parallel, batch.num_micro_batches
     group = schedule.interleave_group_size or stages
     return passes >= stages and not 0 < passes % group < stages
+
+
+@lru_cache(maxsize=1 << 14)
+def least_group(*, stages: int, passes: int) -> int:
+    """Return the smallest group of micro-batches in which chunks can take turns: one per stage, or more.
+
+    There is none where micro-batches are fewer than stages.
+    """
+    sizes = (size for size in range(stages, passes + 1) if not 0 < passes % size < stages)
+    return next(sizes, stages)
 
 
 def _turns(proposal: Proposal) -> Iterator[Violation]:

@@ -12,7 +12,7 @@ from planner.setting import (
     EXPERT_AXES,
     Setting,
 )
-from planner.strategy import ContextParallelScheme, ZeroStage
+from planner.strategy import ContextParallelScheme, Schedule, ZeroStage
 
 
 def dimensions(space: Space) -> dict[str, str]:
@@ -39,7 +39,7 @@ def dimensions(space: Space) -> dict[str, str]:
         words |= dict.fromkeys(EXPERT_AXES, "fixed by the model: it has no experts")
     words["rank_order"] = _order_words(space, words["rank_order"])
     words["expert_rank_order"] = "not searched: as rank_order goes"
-    words["interleave_group_size"] = "not searched: the default"
+    words["interleave_group_size"] = _turn_words(space)
     words["shard_group"] = _group_words(space)
     words |= dict.fromkeys(("gather_dtype", "reduce_dtype"), "not searched: as the framework does")
     words["reshard_after_forward"] = _reshard_words(space.setting.framework)
@@ -56,6 +56,13 @@ def _order_words(space: Space, words: str) -> str:
     if is_beside_hosts(space):
         return "not searched: the default, for what the stages of a node share on its host"
     return "searched: data parallel inside or outside the pipeline, tensor and context parallel innermost"
+
+
+def _turn_words(space: Space) -> str:
+    """Return how many micro-batches a chunk runs at a time."""
+    if isinstance(space.fixed("schedule"), Schedule):
+        return "fixed by user"
+    return "not searched: the fewest micro-batches that come out even"
 
 
 def _group_words(space: Space) -> str:

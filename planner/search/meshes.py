@@ -18,7 +18,7 @@ from planner.job import AttentionKind
 from planner.legality import missing_modules
 from planner.limits import LayerSplit
 from planner.rules.layers import comes_out
-from planner.rules.pipeline import ACCUMULATION, runs_again
+from planner.rules.pipeline import ACCUMULATION, least_group, runs_again
 from planner.rules.rule import Part
 from planner.search.fewer_devices import Degrees
 from planner.search.offloading import Chain, Choice, Offloading, fixed_choice
@@ -326,8 +326,19 @@ def schedules(space: Space, mesh: Mesh, batch: Batch) -> Iterator[Schedule]:
     for virtual_stages in range(1, most + 1 if stages > 1 else 2):
         for name in names:
             schedule = Schedule(name=name, virtual_stages=virtual_stages)
+            if name is ScheduleName.INTERLEAVED:
+                schedule = replace(schedule, interleave_group_size=_group_size(space, mesh, batch))
             if _is_considered(space, mesh, batch, schedule):
                 yield schedule
+
+
+def _group_size(space: Space, mesh: Mesh, batch: Batch) -> int | None:
+    """Return how many micro-batches a chunk runs at a time: as fixed, or the fewest that come out even."""
+    fixed = space.fixed("schedule")
+    if isinstance(fixed, Schedule):
+        return fixed.interleave_group_size
+    least = least_group(stages=mesh.pipeline_parallel, passes=batch.num_micro_batches)
+    return None if least == mesh.pipeline_parallel else least
 
 
 def _spare_ends(framework: Framework, stages: int) -> int:

@@ -156,15 +156,15 @@ def every_layout(request: PlanRequest) -> Iterator[Layout]:
         bounds=request.constraints.bounds,
     )
     for mesh in _meshes(asked):
-        for batch, schedule, sharding, recompute in product(
-            list(_batches(asked, mesh)),
-            list(_schedules(asked, mesh)),
-            list(_shardings(asked, mesh)),
-            list(_recomputations(asked)),
-        ):
-            layout = Layout(mesh=mesh, batch=batch, schedule=schedule, sharding=sharding, recompute=recompute)
-            if not layout_violations(asked.setting, layout):
-                yield layout
+        shardings, modes = list(_shardings(asked, mesh)), list(_recomputations(asked))
+        for batch in _batches(asked, mesh):
+            for choices in product(list(_schedules(asked, mesh, batch)), shardings, modes):
+                schedule, sharding, recompute = choices
+                layout = Layout(
+                    mesh=mesh, batch=batch, schedule=schedule, sharding=sharding, recompute=recompute
+                )
+                if not layout_violations(asked.setting, layout):
+                    yield layout
 
 
 def _meshes(asked: Open) -> Iterator[Mesh]:
@@ -250,18 +250,27 @@ def _batches(asked: Open, mesh: Mesh) -> Iterator[Batch]:
             yield Batch(micro_batch_size=size, num_micro_batches=count)
 
 
-def _schedules(asked: Open, mesh: Mesh) -> Iterator[Schedule]:
+def _schedules(asked: Open, mesh: Mesh, batch: Batch) -> Iterator[Schedule]:
     stages, layers = mesh.pipeline_parallel, asked.setting.num_layers
     most = layers // stages + 2 if stages > 1 else 1
     fixed = asked.fixed.get("schedule")
     # One stage runs its passes in one order whatever it is called: alternating, it keeps the fewest of them.
     names = tuple(ScheduleName) if stages > 1 else (ScheduleName.ONE_FORWARD_ONE_BACKWARD,)
     for name, turns in product(names, asked.numbers("virtual_stages", most)):
-        groups = asked.values("interleave_group_size", [None, *range(stages, 3 * stages)], default=None)
-        for group in groups if turns > 1 else [None]:
-            schedule = Schedule(name=name, virtual_stages=turns, interleave_group_size=group)  # type: ignore[arg-type]  # a number or None
+        group = _fewest_that_come_out_even(stages, batch.num_micro_batches)
+        for size in [group] if turns > 1 and name is ScheduleName.INTERLEAVED else [None]:
+            schedule = Schedule(name=name, virtual_stages=turns, interleave_group_size=size)
             if fixed is None or fixed in {name, schedule}:
                 yield schedule
+
+
+def _fewest_that_come_out_even(stages: int, passes: int) -> int | None:
+    """Return how many micro-batches a chunk runs at a time, as certificates say; None for one per stage."""
+    for size in range(stages, passes + 1):
+        left = passes - passes // size * size
+        if left in {0, *range(stages, passes)}:
+            return size if size > stages else None
+    return None
 
 
 def _shardings(asked: Open, mesh: Mesh) -> Iterator[Sharding]:

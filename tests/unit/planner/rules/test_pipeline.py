@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from planner.framework import FULL_RECOMPUTE
-from planner.rules.pipeline import RULES
-from planner.strategy import Mesh, Schedule, ScheduleName
+from planner.rules.pipeline import RULES, interleaving_fits, least_group
+from planner.strategy import Batch, Mesh, Schedule, ScheduleName
 from tests.unit.planner.rules.cases import Case, breaks, check
 
 FOUR_STAGES = Mesh(pipeline_parallel=4)
@@ -122,3 +122,21 @@ def test_groups_outside_the_stages_and_micro_batches_are_no_matter_of_a_framewor
     case = next(case for case in CASES if case.rule == "interleaved-groups")
     outside = Schedule(name=ScheduleName.INTERLEAVED, virtual_stages=2, interleave_group_size=2)
     assert breaks(case, {"mesh": FOUR_STAGES, "passes": 6, "schedule": outside}) == []
+
+
+@pytest.mark.parametrize(
+    ("stages", "passes", "group"), [(8, 16, 8), (8, 12, 12), (8, 20, 10), (8, 30, 10), (4, 7, 7), (8, 7, 8)]
+)
+def test_chunks_take_turns_with_the_fewest_micro_batches_that_come_out_even(
+    stages: int, passes: int, group: int
+) -> None:
+    assert least_group(stages=stages, passes=passes) == group
+
+
+@pytest.mark.parametrize("passes", range(8, 64))
+def test_groups_of_rounds_are_the_fewest_that_come_out_even(passes: int) -> None:
+    """PyTorch runs micro-batches // pipeline_parallel rounds, of equally many micro-batches each."""
+    mesh, batch = Mesh(pipeline_parallel=8), Batch(micro_batch_size=1, num_micro_batches=passes)
+    group, rounds = least_group(stages=8, passes=passes), passes // 8
+    assert interleaving_fits(mesh, batch, Schedule(virtual_stages=2, interleave_group_size=group))
+    assert passes % rounds or group == passes // rounds

@@ -5,6 +5,7 @@ import pytest
 from planner.job import Constraints
 from planner.search.dimensions import dimensions
 from planner.search.space import search_space
+from planner.strategy import Schedule, ScheduleName
 from tests.unit.planner.settings import setting
 
 
@@ -83,3 +84,9 @@ def test_groups_that_share_states_are_searched_where_the_framework_has_several(
 
 def test_nodes_that_share_a_host_keep_the_largest_groups() -> None:
     assert words("any", offload={"optimizer": 1.0})["shard_group"].startswith("not searched: all replicas")
+
+
+def test_a_fixed_schedule_says_how_many_micro_batches_a_chunk_runs_at_a_time() -> None:
+    schedule = Schedule(name=ScheduleName.INTERLEAVED, virtual_stages=2, interleave_group_size=8)
+    assert words("any", schedule=schedule)["interleave_group_size"] == "fixed by user"
+    assert words("any")["interleave_group_size"].startswith("not searched: the fewest")
