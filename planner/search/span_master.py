@@ -23,6 +23,7 @@ from planner.search.memory_rows import memory_rows
 from planner.search.paths import stage_paths
 from planner.search.rows import Integers
 from planner.search.solver import WorkLimits
+from planner.search.span_places import placed
 from planner.search.span_program import SpanProgram
 from planner.search.span_stages import Limits, StageSizes, stage_sizes
 from planner.search.span_start import SplitByHand
@@ -95,10 +96,18 @@ class _Rounds:
                 return Excluded(lower_bound_ns=None)
             self._bound_ns = max(self._bound_ns, answer.bound_ns)
             if answer.chosen is not None:
-                self._improve(choices, list(answer.chosen))
+                self._take(choices, answer.chosen)
             if not answer.finished:
                 return self._conclude(self._bound_ns, cutoff_ns)
             spans = choices
+
+    def _take(self, spans: list[Spans], chosen: Sequence[int]) -> None:
+        """Play the answer of the program, which may have its spans elsewhere; where they join, its neighbours."""
+        joined = placed(spans, chosen)
+        if joined is None:
+            self._play(spans, chosen)
+        else:
+            self._improve(spans, joined)
 
     def _limits_left(self) -> WorkLimits:
         return replace(self._limits, wall_clock_seconds=self._deadline - time.monotonic())

@@ -1,4 +1,4 @@
-"""Which chunks hold the same layers wherever they begin: there a span is known by its layers alone."""
+"""Which chunks hold the same layers wherever they begin, and where spans known by layers alone join."""
 
 from collections.abc import Sequence
 
@@ -31,3 +31,20 @@ def _is_alike(held: Integers, starts: Integers, size: int) -> bool:
     starts = starts[starts + size < len(held)]
     classes = held[starts + size] - held[starts]
     return bool((classes == classes[:1]).all())
+
+
+def placed(spans: Sequence[Spans], chosen: Sequence[int]) -> list[int] | None:
+    """Return the spans of the same layers, run the same way, that begin where those before them end.
+
+    ``chosen`` and the answer hold a number per chunk; None where such a span is no longer there.
+    """
+    numbers: list[int] = []
+    begin = 0
+    for own, number in zip(spans, chosen, strict=True):
+        end = begin + int(own.end[number] - own.start[number])
+        is_there = (own.start == begin) & (own.end == end) & (own.counts == own.counts[number]).all(axis=1)
+        if not is_there.any():
+            return None
+        numbers.append(int(is_there.argmax()))
+        begin = end
+    return numbers
