@@ -20,10 +20,10 @@ from profiler.outcomes import Outcome, Overlapped
 from profiler.overlap import measure_overlap
 from profiler.processes import Alone, Failure, GroupShape, PeerFailed, Place, Ranks, join, part
 from profiler.profile_file import Header, ProfileFile
-from profiler.program import program_facts
+from profiler.program import program_facts, threads_per_core
 from profiler.shapes import CollectiveShape, KernelShape, OverlapShape, Shapes, TransferShape, Wanted, key_of
 from profiler.sustained import load_shape, sustained_rate
-from profiler.timing import Exchange, Rules, Timing, measure
+from profiler.timing import Exchange, HostStopwatch, Rules, Stopwatch, Timing, measure
 from profiler.transfers import prepared_transfer, runs_alone
 
 PROGRAM = "program"
@@ -65,6 +65,8 @@ class Bench:
     place: Place
     groups: dict[GroupShape, Ranks]
     drive_file: Path | None = None
+    shares_cores: bool = False
+    """Whether several processes run on some core."""
 
     def everyone(self) -> Ranks:
         """Return all processes, which run a kernel at once: they share cores and memory in training too."""
@@ -111,7 +113,9 @@ class Bench:
         match wanted:
             case KernelShape():
                 call = kernel_call(wanted, self.backend)
-                return measure(call, stopwatch=stopwatch, rules=rules, exchange=ranks.exchange)
+                return measure(
+                    call, stopwatch=self._stopwatch_of_kernels, rules=rules, exchange=ranks.exchange
+                )
             case CollectiveShape():
                 call = collective_call(wanted, ranks, self.backend)
                 return measure(call, stopwatch=stopwatch, rules=rules, exchange=_slowest_of(ranks))
@@ -132,6 +136,14 @@ class Bench:
                         rules=rules,
                         exchange=ranks.exchange,
                     )
+
+    @property
+    def _stopwatch_of_kernels(self) -> Stopwatch:
+        """The clock of kernels: where processes share a core, of what each has of it.
+
+        By the clock on the wall a short kernel would mostly take as long as alone, and a long one twice.
+        """
+        return HostStopwatch(now=time.process_time) if self.shares_cores else self.backend.stopwatch
 
 
 def _slowest_of(ranks: Ranks) -> Exchange:
@@ -174,6 +186,8 @@ def run(order: Order, place: Place, meeting: str) -> None:
     )
     try:
         bench = Bench(backend=backend, place=place, groups=groups, drive_file=order.drive_file)
+        sharing = max(bench.everyone().exchange(threads_per_core(bench.everyone())))
+        bench = replace(bench, shares_cores=order.kind == "cpu" and sharing > 1.0)
         machine = met_machine(place, bench.everyone())
         header = header_for(backend, place, machine, name=order.name, rules=order.rules)
         profile = _opened_profile(order, header, bench)

@@ -74,13 +74,14 @@ def program_facts(backend: Backend, everyone: Ranks, *, seconds_limit: Seconds) 
     one layer's share of the optimizer's step, and a step over a single tensor; ``product`` rows, which only
     processors have, are a product by itself. All of them are run in turn, again and again, as they are to be
     held against each other. What counts is the time of the processor that this process takes, which is not
-    another program's matter, nor a device's: as often as there are processes of ours that share a core. What
-    the slowest process takes longer, for which the others wait wherever they meet, is told by the clock.
+    another program's matter, nor a device's; how many processes share a core stands beside it. What the
+    slowest process takes longer, for which the others wait wherever they meet, is told by the clock.
     """
     with _groups(backend) as groups, torch.device(backend.device):
         pipelines = _pipeline_calls(groups.alone, backend.device)
         calls = {**_model_calls(groups.shared), **pipelines, **_update_calls(), **_product_calls(backend)}
         timed = _in_turn(calls, everyone, seconds_limit=seconds_limit)
+        sharing = max(everyone.exchange(threads_per_core(everyone)))
     return {
         "block": {name: getattr(LAYER, name) for name in SIZES},
         "sequence_length": SEQUENCE_LENGTH,
@@ -94,7 +95,9 @@ def program_facts(backend: Backend, everyone: Ranks, *, seconds_limit: Seconds) 
             {"program": program, "phase": phase, "seconds": value}
             for (program, phase), value in _by_layer(timed.seconds).items()
         ],
-        "waiting_fraction": timed.waiting_fraction,
+        "threads_per_core": sharing,
+        # A process that waits leaves its core to those that share it.
+        "waiting_fraction": timed.waiting_fraction if sharing == 1.0 else 0.0,
     }
 
 
@@ -127,15 +130,18 @@ def _in_turn(calls: Mapping[Key, Call], everyone: Ranks, *, seconds_limit: Secon
         waits.append(sum(map(max, together)) / sum(map(statistics.fmean, together)) - 1)
         # The slowest decides for all how often they go round.
         spent += max(map(sum, by_process))
-    use = host.core_use(torch.get_num_threads())
-    sharing = host.threads_per_core(use, everyone.exchange(use))
-    own = {key: sharing * statistics.quantiles(found, n=4)[0] for key, found in samples.items()}
+    own = {key: statistics.quantiles(found, n=4)[0] for key, found in samples.items()}
     of_all = everyone.exchange(own)
     return _Timed(
         seconds={key: statistics.median(found[key] for found in of_all) for key in calls},
-        # A process that waits leaves its core to those that share it.
-        waiting_fraction=statistics.median(waits) if sharing == 1.0 else 0.0,
+        waiting_fraction=statistics.median(waits),
     )
+
+
+def threads_per_core(everyone: Ranks) -> float:
+    """Return how many threads of all processes a core of this one has."""
+    use = host.core_use(torch.get_num_threads())
+    return host.threads_per_core(use, everyone.exchange(use))
 
 
 def _by_layer(seconds: Mapping[Key, Seconds]) -> dict[Key, Seconds]:

@@ -84,6 +84,8 @@ class ProgramRun:
     """One that ran by itself among all of that, where the host runs kernels."""
     waiting_fraction: float = 0.0
     """What the slowest rank took longer than all of them on average; nothing where nobody has looked."""
+    threads_per_core: float = 1.0
+    """How many threads of all ranks share a core, where most do."""
 
     @classmethod
     def of(cls, device: Device, profiles: Iterable[Profile]) -> Self | None:
@@ -109,6 +111,7 @@ class ProgramRun:
             larger=_larger(first),
             product=_product(first),
             waiting_fraction=median(float(fact.get("waiting_fraction", 0.0)) for fact in facts),
+            threads_per_core=median(float(fact.get("threads_per_core", 1.0)) for fact in facts),
         )
 
     def product_seconds(self) -> Seconds:
@@ -155,6 +158,8 @@ class HostTimes:
     """What the slowest of some ranks takes longer than all of them on average."""
     waiting_fraction: float = 0.0
     """The same, where ranks meet in every layer and so wait for the slowest."""
+    threads_per_core: float = 1.0
+    """How many ranks' threads share a core; 1 on accelerators, whose hosts are ahead of them."""
 
     @classmethod
     def of(cls, run: ProgramRun, *, device: Device, kernels: BothWays) -> Self:
@@ -191,6 +196,7 @@ class HostTimes:
             layer_update_seconds=run.rows["update", "layer"],
             step_seconds=run.rows["update", "step"],
             slowest_fraction=run.waiting_fraction,
+            threads_per_core=run.threads_per_core if is_serial else 1.0,
         )
 
     def among_kernels(self, run: ProgramRun, *, kernels: BothWays) -> "HostTimes":
@@ -224,6 +230,7 @@ class HostTimes:
             step_seconds=self.step_seconds * factor,
             slowest_fraction=self.slowest_fraction,
             waiting_fraction=self.waiting_fraction,
+            threads_per_core=self.threads_per_core,
         )
 
     def on(self, mesh: Mesh) -> "HostTimes":

@@ -31,6 +31,7 @@ from planner.cost.mesh_links import MeshLinks, further_nodes, num_communicators
 from planner.cost.offload import HostCosts
 from planner.cost.pipeline import FixedPart, LayerClass, PipelineProblem
 from planner.cost.replicas import Replicas, replicas_key, replicas_of
+from planner.cost.shared_cores import slowdown, slowed
 from planner.cost.shared_part import shared_part
 from planner.cost.split_backward import SplitBackward, split_backward
 from planner.cost.state_passes import StatePasses
@@ -239,7 +240,7 @@ class CostModel:
         first, last = part_of("first", LayerWay()), part_of("last", LayerWay())
         parts = (*layers, first, last)
         footprint, stages = self.setting.framework.footprint, layout.mesh.pipeline_parallel
-        return LayoutCosts(
+        found = LayoutCosts(
             layers=layers,
             first=first,
             last=last,
@@ -266,6 +267,8 @@ class CostModel:
             fragmentation_fraction=footprint.fragmentation(stages),
             is_split=schedule.splits_backward,
         )
+        shared = slowdown(layout, threads_per_core=self.host.threads_per_core if self.host else 1.0)
+        return found if shared == 1.0 else slowed(found, shared)
 
     def _replicas_of(self, layout: Layout, others: Sequence[Layout]) -> Replicas:
         """Return how replicas are kept equal, no dearer than in any of the other layouts."""
