@@ -21,13 +21,13 @@ from profiler.host import cpu_model, num_cores
 
 MET, MISSED = 0, 1
 ENDED_BY_SIGNAL = 128
-EFFORT = Effort(kernel_seconds=50, link_seconds=15, run_seconds=20, rounds=5)
+EFFORT = Effort(kernel_seconds=50, link_seconds=15, run_seconds=20, rounds=6)
 QUICK_EFFORT = Effort(kernel_seconds=30, link_seconds=10, run_seconds=25, rounds=5)
 
 EPILOG = """\
 It writes closed-loop.html, closed-loop.json and what it ran into DIR. Links of 10 Gbit, 1 Gbit and 100 Mbit
 are network namespaces joined by veth pairs that `tc` shapes: they need root and iproute2; --without-links
-leaves them out. Exit codes: 0 every goal is met, 1 one is missed. The whole takes about a quarter of an hour
+leaves them out. Exit codes: 0 every goal is met, 1 one is missed. The whole takes some twenty minutes
 on two cores that do nothing else.
 """
 

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,8 @@ PROFILE: Final = "whole-profile.json"
 """Kernels and collectives of a scenario, once all of it is measured."""
 STEPS_A_ROUND: Final = 2
 """One off the clock, and one on it."""
+QUICK_SHARE: Final = 0.3
+"""Of the time to run plans, what those that are predicted quickest may take."""
 WATCHED_STEPS: Final = 2
 """Beside those that are timed: one that counts live bytes takes as long as two."""
 
@@ -135,7 +138,7 @@ def _left(
     """
     if not measurements:
         wanted = [plan for plan in legal if not scenario.only or plan.words in scenario.only]
-        return _affordable(wanted, chosen, effort)
+        return affordable(wanted, chosen, effort)
     if any(key_of(one.order) == key_of(chosen.order()) for one in measurements):
         return []
     ran = joined_runs(legal, measurements)
@@ -153,15 +156,22 @@ def _on_all_ranks(chosen: Predicted, legal: Sequence[Predicted], *, ranks: int) 
     return min(legal, key=lambda plan: plan.prediction.step_time_seconds)
 
 
-def _affordable(legal: Sequence[Predicted], chosen: Predicted, effort: Effort) -> list[Predicted]:
-    """Return the plans that can be run in the time, the chosen one among them: every n-th by step time."""
+def affordable(legal: Sequence[Predicted], chosen: Predicted, effort: Effort) -> list[Predicted]:
+    """Return the plans that can be run in the time, the chosen one among them.
+
+    A part of it is for those that are predicted to be quickest: what is chosen is held against its rivals.
+    The rest is for every n-th of all, quick and slow.
+    """
     in_order = sorted(legal, key=lambda plan: plan.prediction.step_time_seconds)
     steps = STEPS_A_ROUND * effort.rounds + WARM_UP_STEPS + WATCHED_STEPS
+    seconds = [steps * plan.prediction.step_time_seconds for plan in in_order]
+    quick = sum(spent <= QUICK_SHARE * effort.run_seconds for spent in accumulate(seconds))
     for every in range(1, len(in_order) + 1):
-        kept = in_order[::every]
-        if steps * sum(plan.prediction.step_time_seconds for plan in kept) <= effort.run_seconds:
+        kept = [number for number in range(len(in_order)) if number < quick or number % every == 0]
+        if sum(seconds[number] for number in kept) <= effort.run_seconds:
             break
-    return kept if any(plan.plan == chosen.plan for plan in kept) else [chosen, *kept]
+    plans = [in_order[number] for number in kept]
+    return plans if any(plan.plan == chosen.plan for plan in plans) else [chosen, *plans]
 
 
 def say(line: str) -> None:
