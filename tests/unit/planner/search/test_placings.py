@@ -1,14 +1,17 @@
 """A search over the places of ranks and states finds the best that any one of them has."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from planner.cost.model import CostModel
+from planner.frameworks import FRAMEWORKS
 from planner.job import Constraints, SolverLimits, Trainable, TrainableKind
+from planner.legality import layout_violations
 from planner.search.best_first import SearchOutcome, search
 from planner.search.bounds import spread_bound_ns
-from planner.search.meshes import by_mesh
+from planner.search.meshes import by_mesh, schedules
 from planner.search.placings import ordered
 from planner.search.space import search_space
 from planner.setting import Setting
@@ -138,3 +141,17 @@ def test_one_level_has_no_smaller_groups() -> None:
     space = search_space(setting(framework="any"), Constraints(fixed={"data_parallel": 8}))
     sizes = {choice.sharding.optimizer for each in by_mesh(space) for (choice,) in each.chains}
     assert sizes == {1, 8}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_no_group_or_order_that_a_search_considers_breaks_a_rule(framework: str) -> None:
+    judged = setting(
+        framework=framework, num_devices=16, num_layers=4, global_batch_size=16, sequence_length=2048
+    )
+    space = search_space(judged, Constraints())
+    for batched in list(by_mesh(space))[::5]:
+        batch = batched.batches[0]
+        schedule = next(schedules(space, batched.mesh, batch))
+        for (choice,), order in product(batched.chains, batched.orders):
+            layout = choice.on(ordered(batched.mesh, order), batch)
+            assert layout_violations(judged, replace(layout, schedule=schedule)) == ()
