@@ -102,7 +102,7 @@ class _Rounds:
             spans = choices
 
     def _take(self, spans: list[Spans], chosen: Sequence[int]) -> None:
-        """Play the answer of the program, which may have its spans elsewhere; where they join, its neighbours."""
+        """Play the answer of the program, whose spans may lie elsewhere; where they join, its neighbours."""
         joined = placed(spans, chosen)
         if joined is None:
             self._play(spans, chosen)
