@@ -54,6 +54,8 @@ class Estimate:
 
     def scaled(self, factor: float) -> "Estimate":
         """Return the same estimate for ``factor`` times the work."""
+        if factor == 1.0:
+            return self
         return Estimate(
             seconds=self.seconds * factor, provenance=self.provenance, relative_error=self.relative_error
         )
