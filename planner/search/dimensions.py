@@ -60,7 +60,7 @@ def _order_words(space: Space, words: str) -> str:
 
 def _turn_words(space: Space) -> str:
     """Return how many micro-batches a chunk runs at a time."""
-    if isinstance(space.fixed("schedule"), Schedule) or "interleave_group_size" in space.constraints.fixed:
+    if isinstance(space.fixed("schedule"), Schedule):
         return "fixed by user"
     return "not searched: the fewest micro-batches that come out even"
 

@@ -334,11 +334,9 @@ def schedules(space: Space, mesh: Mesh, batch: Batch) -> Iterator[Schedule]:
 
 def _group_size(space: Space, mesh: Mesh, batch: Batch) -> int | None:
     """Return how many micro-batches a chunk runs at a time: as fixed, or the fewest that come out even."""
-    fixed, schedule = space.fixed("interleave_group_size"), space.fixed("schedule")
-    if isinstance(fixed, int):
-        return fixed
-    if isinstance(schedule, Schedule):
-        return schedule.interleave_group_size
+    fixed = space.fixed("schedule")
+    if isinstance(fixed, Schedule):
+        return fixed.interleave_group_size
     least = least_group(stages=mesh.pipeline_parallel, passes=batch.num_micro_batches)
     return None if least == mesh.pipeline_parallel else least
 
@@ -521,8 +519,6 @@ def _is_considered(space: Space, mesh: Mesh, batch: Batch, schedule: Schedule) -
 def _has_its_micro_batches(schedule: Schedule, stages: int, passes: int) -> bool:
     """Whether a schedule has the micro-batches that it needs, and the stages to wait for."""
     match schedule.name:
-        case ScheduleName.INTERLEAVED if schedule.interleave_group_size:
-            return stages <= schedule.interleave_group_size <= passes
         case ScheduleName.DUALPIPE_V:
             return stages > 1 and passes >= 2 * stages
         case ScheduleName.ZB_H1 if schedule.virtual_stages > 1:

@@ -41,12 +41,11 @@ SEARCHED: Final = (
     "offload",
 )
 """Words of the flat plan form that a search decides, or takes fixed."""
-FIXABLE: Final = ("interleave_group_size",)
-"""Further words that a search takes fixed."""
 MOST_PASSES: Final = 4_000_000
 """Passes of a step, over all stages, beyond which a layout is not considered: none runs in practice."""
 NOT_SEARCHED: Final[Mapping[str, object]] = {
     "expert_rank_order": None,
+    "interleave_group_size": None,
     "sharding": None,
     "reshard_after_forward": None,
     "layers_per_stage": None,
@@ -132,10 +131,10 @@ def search_space(setting: Setting, constraints: Constraints) -> Space:
 
 
 def _check_word(word: str, *, section: str) -> None:
-    if word in SEARCHED or (word in FIXABLE and section == "fixed"):
+    if word in SEARCHED:
         return
     pointer = f"/constraints/{section}/{word}"
-    if word in NOT_SEARCHED or word in FIXABLE:
+    if word in NOT_SEARCHED:
         raise InvalidRequest(f"{word} is not searched yet and cannot be constrained", pointer=pointer)
     raise InvalidRequest(
         f"unknown decision {word!r}", pointer=pointer, nearest_legal=nearest_names(word, SEARCHED)

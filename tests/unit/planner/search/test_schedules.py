@@ -2,7 +2,6 @@
 
 import pytest
 
-from planner.errors import InvalidRequest
 from planner.job import Constraints
 from planner.search.meshes import schedules
 from planner.search.space import search_space
@@ -38,14 +37,3 @@ def test_releases_without_such_turns_need_a_multiple_of_the_stages() -> None:
 def test_a_schedule_is_tried_as_the_caller_fixed_it() -> None:
     twos = Schedule(name=ScheduleName.INTERLEAVED, virtual_stages=2, interleave_group_size=16)
     assert tried("any", passes=16, schedule=twos) == {16}
-
-
-@pytest.mark.parametrize(("passes", "sizes"), [(32, {16}), (16, {16}), (12, set()), (20, set())])
-def test_turns_are_as_long_as_the_caller_fixed_them(passes: int, sizes: set[int | None]) -> None:
-    assert tried("megatron-core", passes=passes, interleave_group_size=16) == sizes
-
-
-def test_turns_are_fixed_but_not_bounded() -> None:
-    bounds = Constraints(bounds={"interleave_group_size": (8, 16)})
-    with pytest.raises(InvalidRequest, match="interleave_group_size is not searched"):
-        search_space(setting(), bounds)
