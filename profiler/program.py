@@ -81,7 +81,7 @@ def program_facts(backend: Backend, everyone: Ranks, *, seconds_limit: Seconds) 
         pipelines = _pipeline_calls(groups.alone, backend.device)
         calls = {**_model_calls(groups.shared), **pipelines, **_update_calls(), **_product_calls(backend)}
         timed = _in_turn(calls, everyone, seconds_limit=seconds_limit)
-        sharing = max(everyone.exchange(threads_per_core(everyone)))
+        sharing = everyone.exchange(threads_per_core(everyone))
     return {
         "block": {name: getattr(LAYER, name) for name in SIZES},
         "sequence_length": SEQUENCE_LENGTH,
@@ -97,7 +97,7 @@ def program_facts(backend: Backend, everyone: Ranks, *, seconds_limit: Seconds) 
         ],
         "threads_per_core": sharing,
         # A process that waits leaves its core to those that share it.
-        "waiting_fraction": timed.waiting_fraction if sharing == 1.0 else 0.0,
+        "waiting_fraction": timed.waiting_fraction if max(sharing) == 1.0 else 0.0,
     }
 
 

@@ -84,8 +84,8 @@ class ProgramRun:
     """One that ran by itself among all of that, where the host runs kernels."""
     waiting_fraction: float = 0.0
     """What the slowest rank took longer than all of them on average; nothing where nobody has looked."""
-    threads_per_core: float = 1.0
-    """How many threads of all ranks share a core, where most do."""
+    threads_per_core: tuple[float, ...] = ()
+    """How many threads of all ranks share the core of each rank; empty where nobody has looked."""
 
     @classmethod
     def of(cls, device: Device, profiles: Iterable[Profile]) -> Self | None:
@@ -111,7 +111,7 @@ class ProgramRun:
             larger=_larger(first),
             product=_product(first),
             waiting_fraction=median(float(fact.get("waiting_fraction", 0.0)) for fact in facts),
-            threads_per_core=median(float(fact.get("threads_per_core", 1.0)) for fact in facts),
+            threads_per_core=tuple(float(threads) for threads in first.get("threads_per_core", ())),
         )
 
     def product_seconds(self) -> Seconds:
@@ -158,8 +158,8 @@ class HostTimes:
     """What the slowest of some ranks takes longer than all of them on average."""
     waiting_fraction: float = 0.0
     """The same, where ranks meet in every layer and so wait for the slowest."""
-    threads_per_core: float = 1.0
-    """How many ranks' threads share a core; 1 on accelerators, whose hosts are ahead of them."""
+    threads_per_core: tuple[float, ...] = ()
+    """How many ranks' threads share the core of each rank; accelerators' hosts are ahead of them."""
 
     @classmethod
     def of(cls, run: ProgramRun, *, device: Device, kernels: BothWays) -> Self:
@@ -196,7 +196,7 @@ class HostTimes:
             layer_update_seconds=run.rows["update", "layer"],
             step_seconds=run.rows["update", "step"],
             slowest_fraction=run.waiting_fraction,
-            threads_per_core=run.threads_per_core if is_serial else 1.0,
+            threads_per_core=run.threads_per_core if is_serial else (),
         )
 
     def among_kernels(self, run: ProgramRun, *, kernels: BothWays) -> "HostTimes":

@@ -140,13 +140,12 @@ class CostModel:
         """
         costs = self.costs(layout, others=others)
         framework, schedule = self.setting.framework, layout.schedule
-        between = costs.between_passes.nanoseconds
         hosts = self._binding_hosts(layout, costs)
         return PipelineProblem(
             shape=pipeline_shape(layout),
             classes=self._classes(layout, costs, hosts_bind=bool(hosts)),
             sequence=self.setting.body.sequence,
-            every=_between(between, is_split=costs.is_split),
+            every=self.every(layout),
             first=fixed_part(costs.first, costs),
             last=fixed_part(costs.last, costs),
             transfer_ns=costs.transfer.nanoseconds,
@@ -164,6 +163,23 @@ class CostModel:
             host_limit_bytes=self.host_limit_bytes,
             hosts_overflow=bool(hosts) and self.host_bytes_per_node(layout) > self.host_limit_bytes,
         )
+
+    def every(self, layout: Layout) -> FixedPart:
+        """Return what every pass of a layout takes besides its layers: all that its schedule changes of it.
+
+        Schedules that split backward passes change more.
+        """
+        between = self.between_passes(layout.mesh, layout.schedule.name).times(self._slowdown(layout))
+        return _between(between.nanoseconds, is_split=layout.schedule.name.splits_backward)
+
+    @property
+    def shares_cores(self) -> bool:
+        """Whether ranks share cores, so that what a layer takes depends on the schedule."""
+        return self.host is not None and max(self.host.threads_per_core, default=1.0) > 1.0
+
+    def _slowdown(self, layout: Layout) -> float:
+        """Return how many times as long work takes on shared cores."""
+        return slowdown(layout, threads_per_core=self.host.threads_per_core if self.host else ())
 
     def host_bytes_per_node(self, layout: Layout) -> Bytes:
         """Return the states that all stages keep on hosts, per node: on average where nodes differ."""
@@ -267,7 +283,7 @@ class CostModel:
             fragmentation_fraction=footprint.fragmentation(stages),
             is_split=schedule.splits_backward,
         )
-        shared = slowdown(layout, threads_per_core=self.host.threads_per_core if self.host else 1.0)
+        shared = self._slowdown(layout)
         return found if shared == 1.0 else slowed(found, shared)
 
     def _replicas_of(self, layout: Layout, others: Sequence[Layout]) -> Replicas:

@@ -1,6 +1,8 @@
 """Ranks that share the cores of a processor: what one of them works takes longer while others work too."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Final
 
 from planner.cost.layout_costs import LayoutCosts, PartCost
@@ -11,14 +13,18 @@ WORK: Final = frozenset({Cause.COMPUTE, Cause.RECOMPUTE, Cause.OVERHEAD, Cause.O
 """What a core does, rather than links."""
 
 
-def slowdown(layout: Layout, *, threads_per_core: float) -> float:
-    """Return how many times as long work takes where so many ranks share a core.
+def slowdown(layout: Layout, *, threads_per_core: Sequence[float]) -> float:
+    """Return how many times as long work takes where each rank shares its core with so many, itself counted.
 
-    A stage of a pipeline works in m v of m v + p - 1 slots, and leaves its core to others in the rest.
+    Without a pipeline all work at once, and wait for those on the fullest core. A stage of one works in
+    m v of m v + p - 1 slots: the share of the time in which others of a core find it there.
     """
+    stages = layout.mesh.pipeline_parallel
+    if stages == 1:
+        return max(threads_per_core, default=1.0)
     passes = layout.batch.num_micro_batches * layout.schedule.virtual_stages
-    busy_fraction = passes / (passes + layout.mesh.pipeline_parallel - 1)
-    return max(1.0, threads_per_core * busy_fraction)
+    others = fmean(threads_per_core) - 1 if threads_per_core else 0.0
+    return 1 + others * passes / (passes + stages - 1)
 
 
 def slowed(costs: LayoutCosts, factor: float) -> LayoutCosts:

@@ -376,16 +376,19 @@ class _Search:
 
         A chain is as quick as its first way and as frugal as its last.
         """
-        if placings:
-            problem = self._model.problem(layout, others=_others(layout, placings))
-        else:
-            problem = chained_problem(self._model, layout, chain)
+        problem = self._priced(layout, chain=chain, placings=placings)
         if ways:
             problem = self._floors.any_scheme.problem(problem, ways, layout.batch.micro_batch_size)
         bound = spread_bound_ns(problem)
         if bound is not None:
             variant = _Variant(layout=layout, problem=problem, ways=ways, chain=chain, placings=placings)
             self._push(max(bound, least_ns), variant)
+
+    def _priced(self, layout: Layout, *, chain: Chain, placings: tuple[Placing, ...]) -> PipelineProblem:
+        """Return the problem of a layout in any way of a chain, or placed in any way."""
+        if placings:
+            return self._model.problem(layout, others=_others(layout, placings))
+        return chained_problem(self._model, layout, chain)
 
     def _runs_apart(self, mesh: Mesh, batch: Batch) -> bool:
         """Whether some schedule of a mesh and batch makes gradients of weights apart."""
@@ -444,10 +447,14 @@ class _Search:
                 continue
             if variant.apart:
                 problem = self._model.problem(layout, others=_others(layout, variant.placings))
+            elif self._model.shares_cores:
+                # More chunks leave less time in which others find a core idle.
+                problem = self._priced(layout, chain=variant.chain, placings=variant.placings)
             else:
                 problem = replace(
                     variant.problem,
                     shape=pipeline_shape(layout),
+                    every=self._model.every(layout),
                     transfer_blocks=framework.transfer_blocks(schedule.name),
                 )
             bound = lower_bound_ns(problem)

@@ -10,9 +10,9 @@ from planner.cost.host_times import BothWays, HostTimes, ProgramRun, operator_co
 from planner.cost.model import CostModel
 from planner.expansion import expand_short_plan
 from planner.frameworks import framework_by_name
-from planner.job import Precision
+from planner.job import Constraints, Precision
 from planner.plan import Prediction
-from planner.planning import PlanRequest
+from planner.planning import PlanRequest, plan_training
 from planner.played_plan import play
 from planner.prediction import predict
 from planner.profile import Profile
@@ -267,6 +267,24 @@ def test_passes_of_a_pipeline_take_as_long_as_measured() -> None:
     parts = predicted(plan, request(PROCESSOR)).breakdown_seconds
     # Eight micro-batches, two passes of 1 ms each; transfers come on top.
     assert parts.pipeline == pytest.approx(16e-3, rel=0.3)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "interleaved", "zb-h1"])
+def test_search_minimises_what_a_schedules_passes_take(schedule: str) -> None:
+    stages = [
+        {"program": name, "phase": "micro_batch", "seconds": seconds * MILLISECOND}
+        for name, seconds in (("stages", 32), ("split_stages", 50))
+    ]
+    facts = program(rows=[*program()["rows"], *stages], threads_per_core=[2, 2])
+    given = replace(
+        request(PROCESSOR),
+        profiles=(Profile(name="own", device=PROCESSOR.name, facts={"program": facts}),),
+        constraints=Constraints(fixed={"pipeline_parallel": 2, "schedule": schedule}),
+    )
+    result = plan_training(given)
+    assert result.prediction is not None
+    assert result.certificate is not None
+    assert result.certificate.value == pytest.approx(result.prediction.step_time_seconds)
 
 
 def test_host_of_an_accelerator_is_hidden_where_kernels_take_longer() -> None:
