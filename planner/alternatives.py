@@ -16,7 +16,8 @@ from planner.legality import Setting, divisors
 from planner.plan import Alternative, Prediction
 from planner.played_plan import play
 from planner.prediction import predict
-from planner.search.best_first import Candidate, SearchOutcome, SideSearch, search, simplest
+from planner.search.best_first import SideSearch, search
+from planner.search.outcome import Candidate, SearchOutcome, simplest
 from planner.search.ranking import layout_rank, num_techniques
 from planner.search.space import Space
 from planner.strategy import Layout, RecomputeMode, TrainingPlan, ZeroStage

@@ -38,10 +38,11 @@ from planner.played_plan import PlayedPlan, play, play_placed
 from planner.prediction import predict
 from planner.profile import Profile
 from planner.programs import traits_of
-from planner.search.best_first import Candidate, ProgressReport, SearchOutcome, search
+from planner.search.best_first import search
 from planner.search.certificate import certify
 from planner.search.dimensions import dimensions
 from planner.search.offloading import is_searched
+from planner.search.outcome import Candidate, ProgressReport, SearchOutcome
 from planner.search.refusal import why_nothing_is_legal
 from planner.search.shortage import least_needs
 from planner.search.space import Space, search_space

@@ -15,8 +15,8 @@ from planner.cost.least_memory import LeastMemory
 from planner.cost.model import CostModel
 from planner.expansion import expand_short_plan
 from planner.legality import Setting, degree_is_legal, divisors, layout_violations, legal_tensor_parallel
-from planner.search.best_first import Candidate
 from planner.search.master import Solution
+from planner.search.outcome import Candidate
 from planner.search.space import MOST_PASSES, Space
 from planner.search.usual_split import play_usual_split
 from planner.strategy import Layout, Recompute, RecomputeMode, ShortPlan

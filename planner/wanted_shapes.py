@@ -23,7 +23,8 @@ from planner.legality import layout_violations
 from planner.planning import PlanRequest, searched_space
 from planner.played_plan import play
 from planner.profile import Estimate
-from planner.search.best_first import Candidate, search
+from planner.search.best_first import search
+from planner.search.outcome import Candidate
 from planner.setting import Setting
 from planner.strategy import Mesh, ShortPlan
 from planner.units import NANOSECONDS_PER_SECOND, Bytes, Seconds

@@ -9,7 +9,7 @@ schedule), a layout (bound: its schedule's paths), which the master program solv
 import gc
 import heapq
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from planner.cost.ground import pipeline_shape
 from planner.cost.model import CostModel
-from planner.cost.pipeline import Assignment, PipelineProblem
+from planner.cost.pipeline import PipelineProblem
 from planner.expansion import zero_sharding
 from planner.job import SolverLimits
 from planner.search.bounds import apart_bound_ns, lower_bound_ns, rules_out, spread_bound_ns
@@ -34,56 +34,16 @@ from planner.search.offloading import (
     most_on_host,
     within_hosts,
 )
+from planner.search.outcome import Candidate, ProgressReport, SearchOutcome, simplest, simplest_assignment
 from planner.search.placings import Placing, undominated
-from planner.search.point_master import simplest_evenly, solve_evenly
+from planner.search.point_master import solve_evenly
 from planner.search.ranking import layout_rank, scheme_rank
-from planner.search.rows import PathRows
 from planner.search.solver import WorkLimits
 from planner.search.space import WHOLE, Space
 from planner.search.span_master import solve_in_order
 from planner.search.usual_split import play_usual_split
 from planner.setting import divisors
 from planner.strategy import Batch, Layout, Mesh, Schedule, ScheduleName
-from planner.units import Seconds
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Candidate:
-    """A layout that was solved: its best assignment and what that takes.
-
-    ``paths`` are known ones of the problem, where a simpler assignment may be as fast.
-    """
-
-    layout: Layout
-    problem: PipelineProblem
-    assignment: Assignment
-    makespan_ns: int
-    paths: PathRows | None = field(default=None, compare=False, repr=False)
-
-    @property
-    def rank(self) -> tuple[object, ...]:
-        """Order of preference: time, then fewest techniques, then smallest degrees."""
-        return (self.makespan_ns, layout_rank(self.layout))
-
-
-@dataclass(kw_only=True, slots=True)
-class SearchOutcome:
-    """How a search ended. ``lower_bound_ns`` holds for every plan of the space."""
-
-    best: Candidate | None = None
-    lower_bound_ns: int = 0
-    finished: bool = False
-    total: int = 0
-    plans: float = 0.0
-    solved: int = 0
-    solve_seconds: Seconds = 0.0
-    runners_up: list[Candidate] = field(default_factory=list)
-
-    @property
-    def pruned(self) -> int:
-        """Layouts that no program had to solve."""
-        return self.total - self.solved
-
 
 WORK_LEVELS: Final = (0.01, 0.2, 2.0, 60.0)
 """Work, in the solver's own seconds, that a layout gets in its first, second and further tries.
@@ -111,9 +71,6 @@ NEARLY_ALL: Final = 16
 """One in so many devices is left idle at a time, until there is a plan to compare with."""
 PRICING_SHARE: Final = 0.5
 """Share of the time limit in which meshes are timed before there is any plan."""
-
-ProgressReport = Callable[[SearchOutcome, int], None]
-"""Called with the state so far and the number of open nodes."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -505,7 +462,7 @@ class _Search:
         solved = self._solved(leaf.layout, leaf.problem, cutoff, limits)
         self.outcome.solved += leaf.tries == 0
         if isinstance(solved, Solution) and len(leaf.chain) > 1:
-            assignment = _simplest(leaf.problem, solved, limits=limits)
+            assignment = simplest_assignment(leaf.problem, solved, limits=limits)
             found = first_that_fits(self._model, leaf.layout, leaf.chain, assignment)
             if found is not None:
                 self._keep(*found)
@@ -566,23 +523,6 @@ def _others(layout: Layout, placings: Sequence[Placing]) -> list[Layout]:
 
 def _bounds(*nodes: Sequence[_Node] | Sequence[FamilyNode]) -> list[int]:
     return [node.bound_ns for some in nodes for node in some]
-
-
-def simplest(candidate: Candidate, *, limits: WorkLimits | None = None) -> Candidate:
-    """Return the simplest plan of a candidate's layout that is as fast: what solved it may have left one."""
-    solution = Solution(
-        assignment=candidate.assignment,
-        makespan_ns=candidate.makespan_ns,
-        lower_bound_ns=candidate.makespan_ns,
-        paths=candidate.paths,
-    )
-    return replace(candidate, assignment=_simplest(candidate.problem, solution, limits=limits), paths=None)
-
-
-def _simplest(problem: PipelineProblem, solution: Solution, *, limits: WorkLimits | None) -> Assignment:
-    if solution.paths is None:
-        return solution.assignment
-    return simplest_evenly(problem, solution, limits=limits)
 
 
 def _solver(problem: PipelineProblem) -> "_Solver":

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from planner.plan import Certificate, MeshCounts
-from planner.search.best_first import Candidate, SearchOutcome
+from planner.search.outcome import Candidate, SearchOutcome
 from planner.units import NANOSECONDS_PER_SECOND
 
 

@@ -9,9 +9,10 @@ from planner.cost.model import CostModel
 from planner.frameworks import FRAMEWORKS
 from planner.job import Constraints, SolverLimits, Trainable, TrainableKind
 from planner.legality import layout_violations
-from planner.search.best_first import SearchOutcome, search
+from planner.search.best_first import search
 from planner.search.bounds import spread_bound_ns
 from planner.search.meshes import by_mesh, schedules
+from planner.search.outcome import SearchOutcome
 from planner.search.placings import ordered
 from planner.search.space import search_space
 from planner.setting import Setting

@@ -4,8 +4,9 @@ import pytest
 
 from planner.cost.model import CostModel
 from planner.job import Constraints, SolverLimits
-from planner.search.best_first import SearchOutcome, search
+from planner.search.best_first import search
 from planner.search.meshes import by_mesh, meshes
+from planner.search.outcome import SearchOutcome
 from planner.search.schemes import Schemes
 from planner.search.space import search_space
 from planner.setting import Setting
