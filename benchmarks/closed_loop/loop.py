@@ -5,7 +5,7 @@ import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Final
@@ -137,8 +137,10 @@ def _left(
     That one runs beside the plan that was fastest, as the machine may have changed as well.
     """
     if not measurements:
-        wanted = [plan for plan in legal if not scenario.only or plan.words in scenario.only]
-        return affordable(wanted, chosen, effort)
+        if not scenario.only:
+            return affordable(legal, chosen, effort)
+        named = [plan for plan in legal if plan.words in scenario.only]
+        return affordable(named, chosen, replace(effort, run_seconds=math.inf))
     if any(key_of(one.order) == key_of(chosen.order()) for one in measurements):
         return []
     ran = joined_runs(legal, measurements)

@@ -31,7 +31,7 @@ class Scenario:
     link: Link
     models: tuple[Model, ...]
     only: frozenset[str] = frozenset()
-    """The plans to run, in their words; all that are legal where none is named."""
+    """The plans to run, in their words, however long they take; where none is named, all that are legal."""
 
     @property
     def name(self) -> str:
