@@ -159,6 +159,20 @@ class Work:
     last_ns: Floats
 
 
+def _saved(layers: Sequence[SweptLayer], mode: Recompute, sizes: NDArray[np.int64]) -> Floats:
+    """Return what a micro-batch of some sizes leaves behind in layers under a mode of recomputation."""
+    modules = recomputed_modules(mode)
+    return sum((layer.saved(modules).over(sizes) for layer in layers), start=np.zeros(len(sizes)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class SavedBytes:
+    """What a micro-batch leaves behind by its size: in a layer of each class, and in both ends together."""
+
+    classes: Mapping[int, Floats]
+    ends: Floats
+
+
 class Family:
     """Meshes whose layers are cut alike."""
 
@@ -168,30 +182,24 @@ class Family:
         self._ends = (members["first"], members["last"])
         self._counts = counts
         self._work: dict[Modes, Work] = {}
-        self._saved: dict[Recompute, Counter[Line]] = {}
-        self._least_saved: dict[tuple[tuple[LayerWay, ...], bytes], Floats] = {}
+        self._least_saved: dict[tuple[tuple[LayerWay, ...], bytes], SavedBytes] = {}
 
-    def least_saved(self, ways: tuple[LayerWay, ...], sizes: NDArray[np.int64]) -> Floats:
+    def least_saved(self, ways: tuple[LayerWay, ...], sizes: NDArray[np.int64]) -> SavedBytes:
         """Return what a micro-batch of some sizes leaves behind on devices, the most frugal way."""
         key = (ways, sizes.tobytes())
         if key not in self._least_saved:
-            each = [(1 - way.activations) * self.saved(way.recompute, sizes) for way in ways]
-            self._least_saved[key] = np.min(each, axis=0)
+            classes = {
+                number: np.min(
+                    [(1 - way.activations) * _saved(layers, way.recompute, sizes) for way in ways], axis=0
+                )
+                for number, layers in self._classes.items()
+            }
+            ends = (layer.saved(WHOLE_LAYER).over(sizes) for own in self._ends for layer in own)
+            least = min(1 - way.activations for way in ways)
+            self._least_saved[key] = SavedBytes(
+                classes=classes, ends=least * sum(ends, start=np.zeros(len(sizes)))
+            )
         return self._least_saved[key]
-
-    def saved(self, mode: Recompute, sizes: NDArray[np.int64]) -> Floats:
-        """Return what a micro-batch of some sizes leaves behind in the whole chain, its ends recomputed."""
-        if mode not in self._saved:
-            modules = recomputed_modules(mode)
-            lines = Counter(layer.saved(WHOLE_LAYER) for ends in self._ends for layer in ends)
-            for number, layers in self._classes.items():
-                for layer in layers:
-                    lines[layer.saved(modules)] += self._counts[number]
-            self._saved[mode] = lines
-        return sum(
-            (times * line.over(sizes) for line, times in self._saved[mode].items()),
-            start=np.zeros(len(sizes)),
-        )
 
     def work(self, modes: Modes, count: int, traffic: Mapping[int, Traffic]) -> Work:
         """Return the work of the first ``count`` sizes, every layer in the quickest of some modes.

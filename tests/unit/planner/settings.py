@@ -52,6 +52,6 @@ def request_of(given: Setting, *, constraints: Constraints | None = None) -> Pla
         cluster=given.cluster,
         job=given.job,
         constraints=constraints or Constraints(),
-        solver=SolverLimits(),
+        solver=SolverLimits(time_limit_seconds=600),
         profiles=(builtin_profile(f"{names[device]}/published"),),
     )

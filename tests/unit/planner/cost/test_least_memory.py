@@ -1,11 +1,15 @@
 """The least memory of a mesh is below what any of its plans needs."""
 
+from collections import Counter
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from planner.cost.floors import Floors
-from planner.cost.least_memory import LeastMemory
+from planner.cost.least_memory import AlikeLayers, LeastMemory, chain_may_fit
 from planner.cost.model import CostModel
 from planner.job import Constraints
 from planner.search.capacity import fits_at_all
@@ -69,3 +73,48 @@ def test_a_model_that_cannot_fit_is_ruled_out_before_it_is_timed() -> None:
     for batched in by_mesh(space):
         for layout in layouts(batched, batched.batches[0]):
             assert not memory.may_hold_states(batched.mesh, [(layout.sharding, layout.on_host)])
+
+
+layer_bytes = st.tuples(st.integers(0, 50), st.integers(0, 20))
+
+
+@settings(max_examples=500)
+@given(
+    kinds=st.lists(layer_bytes, min_size=1, max_size=3),
+    chain=st.lists(st.integers(0, 2), min_size=1, max_size=12),
+    ends=st.tuples(layer_bytes, layer_bytes),
+    num_stages=st.integers(1, 6),
+    micro_batches=st.integers(1, 8),
+    data=st.data(),
+)
+def test_room_for_some_split_of_a_chain_is_never_ruled_out(
+    kinds: list[tuple[int, int]],
+    chain: list[int],
+    ends: tuple[tuple[int, int], tuple[int, int]],
+    num_stages: int,
+    micro_batches: int,
+    data: st.DataObject,
+) -> None:
+    layers = [kinds[number % len(kinds)] for number in chain]
+    stages = data.draw(st.lists(st.integers(0, num_stages - 1), min_size=len(layers), max_size=len(layers)))
+    needed = [0] * num_stages
+    placed = [*zip(sorted(stages), layers, strict=True), (0, ends[0]), (num_stages - 1, ends[1])]
+    for stage, (states, kept) in placed:
+        needed[stage] += states + min(num_stages - stage, micro_batches) * kept
+    classes = [
+        AlikeLayers(count=count, states=np.array([[float(states)]]), kept=np.array([[float(kept)]]))
+        for (states, kept), count in Counter(layers).most_common()
+    ]
+
+    def may_fit(room_bytes: float) -> bool:
+        held = np.array([[float(sum(ends[0]) + sum(ends[1]))]])
+        passes = np.array([micro_batches])
+        return bool(
+            chain_may_fit(classes, held, room_bytes=room_bytes, num_stages=num_stages, micro_batches=passes)[
+                0, 0
+            ]
+        )
+
+    assert may_fit(max(needed))
+    whole = sum(map(sum, layers)) + sum(map(sum, ends))
+    assert whole == 0 or not may_fit(0.99 * whole / num_stages)

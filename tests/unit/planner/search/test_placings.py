@@ -46,7 +46,9 @@ def costs_of(judged: Setting) -> CostModel:
 
 
 def outcome(judged: Setting, **fixed: object) -> SearchOutcome:
-    found = search(search_space(judged, Constraints(fixed=fixed)), costs_of(judged), SolverLimits())
+    found = search(
+        search_space(judged, Constraints(fixed=fixed)), costs_of(judged), SolverLimits(time_limit_seconds=600)
+    )
     assert found.finished
     return found
 
@@ -99,7 +101,7 @@ def groups_of(judged: Setting, *, memory_fraction: float = 0.94) -> tuple[int, .
     space = search_space(
         costs.setting, Constraints(fixed={"data_parallel": 16, "zero_stage": 3, "micro_batch_size": 1})
     )
-    found = search(space, costs, SolverLimits())
+    found = search(space, costs, SolverLimits(time_limit_seconds=600))
     assert found.best is not None
     sharding = found.best.layout.sharding
     return sharding.parameters, sharding.gradients, sharding.optimizer

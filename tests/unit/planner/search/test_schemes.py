@@ -32,7 +32,9 @@ def outcome(judged: Setting, **fixed: object) -> SearchOutcome:
         profiles=request_of(judged).profiles,
         memory_fraction=0.94,
     )
-    found = search(search_space(judged, Constraints(fixed=fixed)), costs, SolverLimits())
+    found = search(
+        search_space(judged, Constraints(fixed=fixed)), costs, SolverLimits(time_limit_seconds=600)
+    )
     assert found.finished
     return found
 
