@@ -220,7 +220,7 @@ def test_an_alias_is_the_same_model(alias: str, name: str) -> None:
         ("llama-3-8", "llama-3-8b"),
         ("Llama-3-70B", "llama-3-70b"),
         ("gpt2-124m", "gpt-2-124m"),
-        ("", "bert-base"),
+        ("", "dlrm"),
     ],
 )
 def test_an_unknown_name_gets_the_nearest(name: str, nearest: str) -> None:
