@@ -6,15 +6,12 @@ from random import Random
 
 import pytest
 
-from planner.cost.pipeline import PipelineProblem, chunk_costs, stage_peak_bytes
-from planner.cost.replay import replay
+from planner.cost.pipeline import PipelineProblem
 from planner.cost.schedules import PipelineShape
-from planner.search.master import Excluded, Solution
-from planner.search.span_master import solve_in_order
 from planner.strategy import ScheduleName
 from tests.unit.planner.search.enumeration import every_assignment
 from tests.unit.planner.search.test_one_piece import larger_problem, layer_class
-from tests.unit.planner.search.test_span_master import check_is_real
+from tests.unit.planner.search.test_span_master import check_is_solved, quickest_ns
 
 MOST_PLANS = 4000
 """Plans that are tried one by one."""
@@ -26,18 +23,7 @@ def test_no_split_of_a_longer_chain_is_faster(number: int) -> None:
     problem = longer_chain(number)
     tried = list(islice(every_assignment(problem), MOST_PLANS + 1))
     assert len(tried) <= MOST_PLANS
-    stages, times = range(problem.shape.num_stages), []
-    for assignment in tried:
-        costs = chunk_costs(problem, assignment)
-        if all(stage_peak_bytes(problem, costs, stage) <= problem.limit_bytes for stage in stages):
-            times.append(replay(problem, costs).makespan_ns)
-    solved = solve_in_order(problem)
-    if not times:
-        assert isinstance(solved, Excluded)
-        return
-    assert isinstance(solved, Solution)
-    assert solved.makespan_ns == solved.lower_bound_ns == min(times)
-    check_is_real(problem, solved)
+    check_is_solved(problem, quickest_ns(problem, tried))
 
 
 def longer_chain(number: int) -> PipelineProblem:

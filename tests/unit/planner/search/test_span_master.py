@@ -1,12 +1,13 @@
 """Layers of several classes keep their order, and no way to split and run them is faster than the answer."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
 
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from planner.cost.pipeline import PipelineProblem, chunk_costs, stage_peak_bytes
+from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs, stage_peak_bytes
 from planner.cost.replay import replay
 from planner.search.bounds import lower_bound_ns, rules_out
 from planner.search.capacity import even_chunks_fit
@@ -42,17 +43,31 @@ def check_is_real(problem: PipelineProblem, solved: Solution) -> None:
     assert start == problem.num_layers
 
 
-@settings(max_examples=150, suppress_health_check=SLOW)
-@given(problem=one_chunk)
-def test_no_plan_of_one_chunk_per_stage_is_faster(problem: PipelineProblem) -> None:
-    best = best_plan(problem).makespan_ns
+def check_is_solved(problem: PipelineProblem, best_ns: int | None) -> None:
+    """Check that the answer is real and as fast as the best plan, or that there is none if nothing fits."""
     solved = solve_in_order(problem)
-    if best is None:
+    if best_ns is None:
         assert isinstance(solved, Excluded)
     else:
         assert isinstance(solved, Solution)
-        assert solved.makespan_ns == solved.lower_bound_ns == best
+        assert solved.makespan_ns == solved.lower_bound_ns == best_ns
         check_is_real(problem, solved)
+
+
+def quickest_ns(problem: PipelineProblem, plans: Iterable[Assignment]) -> int | None:
+    """Return how long the quickest of some plans takes, None where none of them fits."""
+    stages, times = range(problem.shape.num_stages), []
+    for assignment in plans:
+        costs = chunk_costs(problem, assignment)
+        if all(stage_peak_bytes(problem, costs, stage) <= problem.limit_bytes for stage in stages):
+            times.append(replay(problem, costs).makespan_ns)
+    return min(times, default=None)
+
+
+@settings(max_examples=150, suppress_health_check=SLOW)
+@given(problem=one_chunk)
+def test_no_plan_of_one_chunk_per_stage_is_faster(problem: PipelineProblem) -> None:
+    check_is_solved(problem, best_plan(problem).makespan_ns)
 
 
 @settings(max_examples=60, suppress_health_check=SLOW)
@@ -75,19 +90,7 @@ def test_no_split_of_several_chunks_that_is_considered_is_faster(
         problem = replace(problem, sequence=tuple(sorted(problem.sequence)))
     tried = list(islice(every_assignment(problem), MOST_PLANS + 1))
     assume(len(tried) <= MOST_PLANS)
-    stages, best = range(problem.shape.num_stages), None
-    for assignment in tried:
-        costs = chunk_costs(problem, assignment)
-        if all(stage_peak_bytes(problem, costs, stage) <= problem.limit_bytes for stage in stages):
-            taken = replay(problem, costs).makespan_ns
-            best = taken if best is None else min(best, taken)
-    solved = solve_in_order(problem)
-    if best is None:
-        assert isinstance(solved, Excluded)
-    else:
-        assert isinstance(solved, Solution)
-        assert solved.makespan_ns == solved.lower_bound_ns == best
-        check_is_real(problem, solved)
+    check_is_solved(problem, quickest_ns(problem, tried))
 
 
 @settings(max_examples=150, suppress_health_check=SLOW)
