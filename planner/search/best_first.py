@@ -7,12 +7,10 @@ schedule), a layout (bound: its schedule's paths), which the master program solv
 """
 
 import gc
-import heapq
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from itertools import count
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from planner.cost.ground import pipeline_shape
@@ -24,6 +22,7 @@ from planner.search.bounds import apart_bound_ns, lower_bound_ns, rules_out, spr
 from planner.search.capacity import even_chunks_fit
 from planner.search.evening import evened
 from planner.search.fewer_devices import fewer_degrees
+from planner.search.frontier import Content, Frontier, Node, Variant
 from planner.search.master import Excluded, Solution, solve
 from planner.search.mesh_floors import FamilyNode, MeshFloor, MeshNode, floors_of, sizes_of
 from planner.search.meshes import by_mesh, can_split_freely, scheduled, schedules, space_size
@@ -65,50 +64,10 @@ class SideSearch:
     """Whether plans that leave devices idle count."""
 
 
-LITTLE: Final = 1.15
-"""By how much a bound that says little mostly lies below the plan that it bounds."""
 NEARLY_ALL: Final = 16
 """One in so many devices is left idle at a time, until there is a plan to compare with."""
 PRICING_SHARE: Final = 0.5
 """Share of the time limit in which meshes are timed before there is any plan."""
-
-
-@dataclass(kw_only=True, slots=True)
-class _Variant:
-    """A layout with its problem: of any schedule, or as a leaf with its own.
-
-    ``ways`` are its mesh with every way to split attention, while that is open. ``apart`` tells the schedules
-    that make gradients of weights apart from all others.
-    """
-
-    layout: Layout
-    problem: PipelineProblem
-    ways: tuple[Mesh, ...] = ()
-    apart: bool = False
-    is_leaf: bool = False
-    tries: int = 0
-    placings: tuple[Placing, ...] = ()
-    """Ways to number the ranks and to group replicas, the layout's own first, while that is open."""
-    chain: Chain = ()
-    """Ways to keep more and more on the host; the problem is no slower and no larger than any of them."""
-
-    @property
-    def says_little(self) -> bool:
-        """Whether its bound leaves out much: a mixed chain over several chunks fills and drains unevenly."""
-        several = self.problem.shape.virtual_stages > 1 and not self.problem.shape.schedule.splits_backward
-        return self.is_leaf and several and not self.problem.is_uniform
-
-    @property
-    def comes_later(self) -> bool:
-        """Whether its bound says less than those of schedules that alternate passes."""
-        return self.apart or self.layout.schedule.name is ScheduleName.BREADTH_FIRST
-
-
-@dataclass(order=True, slots=True)
-class _Node:
-    bound_ns: int
-    number: int
-    content: MeshNode | MeshFloor | _Variant = field(compare=False)
 
 
 class _Search:
@@ -116,18 +75,7 @@ class _Search:
 
     def __init__(self, space: Space, model: CostModel, limits: SolverLimits, side: SideSearch) -> None:
         self._space, self._model, self._limits, self._side = space, model, limits, side
-        self._numbers = count()
-        self._open: list[_Node] = []
-        self._put_off: list[_Node] = []
-        self._apart: list[_Node] | None = []
-        """Layouts of breadth-first and zero-bubble schedules, until all others are settled.
-
-        Their bounds say less: with a good plan known they are ruled out sooner. None once they are open.
-        """
-        self._apart_ns: tuple[int, ...] = ()
-        self._later: list[_Node] | None = []
-        """Layouts whose bounds say little, until those of others are higher. None once they are open."""
-        self._later_ns: tuple[int, ...] = ()
+        self._frontier = Frontier()
         self._unproven_ns: list[int] = []
         self._started = time.monotonic()
         self._deadline = self._started + limits.time_limit_seconds
@@ -144,15 +92,15 @@ class _Search:
 
     def run(self, report: ProgressReport | None) -> SearchOutcome:
         while time.monotonic() <= self._deadline and self._goes_on():
-            bound = min((self._lowest_ns(), *self._later_ns, *self._apart_ns, *self._unseen_ns()))
+            bound = min((self._lowest_ns(), *self._frontier.waiting_ns, *self._unseen_ns()))
             self.outcome.lower_bound_ns = max(self.outcome.lower_bound_ns, bound)
             if self._prices_next():
                 for mesh in self._floors.of(self._families.pop(), is_late=self._is_settled):
                     self._push(mesh.bound_ns, mesh)
             else:
-                self._open_node(heapq.heappop(self._open))
+                self._open_node(self._frontier.pop())
             if report is not None:
-                report(self.outcome, len(self._open) + len(self._families))
+                report(self.outcome, len(self._frontier) + len(self._families))
         self._conclude()
         self.outcome.solve_seconds = time.monotonic() - self._started
         return self.outcome
@@ -207,16 +155,16 @@ class _Search:
 
     def _lowest_ns(self) -> int:
         """Return the lowest bound of all that is open."""
-        return min(_bounds(self._open[:1], self._families[-1:]))
+        return min((*self._frontier.lowest_ns, *_bounds(self._families[-1:])))
 
     def _prices_next(self) -> bool:
         """Whether the meshes of a family are to be timed next: in part of the time, lest there be no plan."""
-        if not self._families or not self._open:
+        if not self._families or not self._frontier:
             return bool(self._families)
         spent = time.monotonic() - self._started
         if self.outcome.best is None and spent > PRICING_SHARE * self._limits.time_limit_seconds:
             return False
-        return self._families[-1].bound_ns <= self._open[0].bound_ns
+        return self._families[-1].bound_ns <= min(self._frontier.lowest_ns)
 
     def _push_mesh(self, floor: MeshFloor) -> None:
         """Open a mesh's variant with the lowest bound before the others."""
@@ -225,22 +173,10 @@ class _Search:
 
     def _has_work(self) -> bool:
         """Whether anything is left to open; what was put off comes back when nothing else is."""
-        is_open = bool(self._open or self._families) and not self._is_settled(self._lowest_ns())
-        if is_open and not self._is_late():
+        is_open = bool(self._frontier or self._families) and not self._is_settled(self._lowest_ns())
+        if is_open and not self._frontier.is_late(self._lowest_ns()):
             return True
-        if self._later:
-            again, self._later, self._later_ns = self._later, None, ()
-        elif self._apart:
-            again, self._apart, self._apart_ns = self._apart, None, ()
-        else:
-            again, self._put_off = self._put_off, []
-        for node in again:
-            self._push(node.bound_ns, node.content)
-        return bool(again) and self._has_work()
-
-    def _is_late(self) -> bool:
-        """Whether bounds are so high that layouts whose bounds say little are looked at too."""
-        return any(self._lowest_ns() > LITTLE * bound for bound in self._later_ns)
+        return self._frontier.bring_back(self._push) and self._has_work()
 
     def _is_settled(self, bound_ns: int) -> bool:
         """Whether no plan with at least this bound is worth a look; exact ties are."""
@@ -262,28 +198,18 @@ class _Search:
         if best is not None and can_split_freely(self._space.setting.framework):
             split = evened(best.problem, best.assignment, makespan_ns=best.makespan_ns)
             best = self.outcome.best = replace(best, assignment=split)
-        left = [*self._unproven_ns, *_bounds(self._open[:1], self._put_off, self._families[-1:])]
-        left += (*self._later_ns, *self._apart_ns)
+        left = [*self._unproven_ns, *self._frontier.left_ns, *_bounds(self._families[-1:])]
         left = [bound for bound in (*left, *self._unseen_ns()) if best is None or bound < best.makespan_ns]
         self.outcome.finished = not left or (best is not None and self._is_settled(min(left)))
         if best is not None:
             left.append(best.makespan_ns)
         self.outcome.lower_bound_ns = min(left, default=self.outcome.lower_bound_ns)
 
-    def _push(self, bound_ns: int, content: MeshNode | MeshFloor | _Variant) -> None:
-        if self._is_settled(bound_ns):
-            return
-        node = _Node(bound_ns, next(self._numbers), content)
-        if self._apart is not None and isinstance(content, _Variant) and content.comes_later:
-            self._apart.append(node)
-            self._apart_ns = (min((bound_ns, *self._apart_ns)),)
-        elif self._later is not None and isinstance(content, _Variant) and content.says_little:
-            self._later.append(node)
-            self._later_ns = (min((bound_ns, *self._later_ns)),)
-        else:
-            heapq.heappush(self._open, node)
+    def _push(self, bound_ns: int, content: Content) -> None:
+        if not self._is_settled(bound_ns):
+            self._frontier.push(bound_ns, content)
 
-    def _open_node(self, node: _Node) -> None:
+    def _open_node(self, node: Node) -> None:
         match node.content:
             case MeshNode() as mesh:
                 self._push_mesh(self._floors.floor(mesh, is_late=self._is_settled))
@@ -291,11 +217,11 @@ class _Search:
                 _, batch, chain = floor.variants.pop()
                 self._open_chain(node.bound_ns, floor, batch, chain)
                 self._push_mesh(floor)
-            case _Variant(is_leaf=True) as leaf:
+            case Variant(is_leaf=True) as leaf:
                 self._solve(node, leaf)
-            case _Variant() as variant if variant.ways:
+            case Variant() as variant if variant.ways:
                 self._split(node.bound_ns, variant)
-            case _Variant() as variant:
+            case Variant() as variant:
                 self._open_schedules(node.bound_ns, variant)
 
     def _open_chain(self, least_ns: int, floor: MeshFloor, batch: Batch, chain: Chain) -> None:
@@ -338,7 +264,7 @@ class _Search:
             problem = self._floors.any_scheme.problem(problem, ways, layout.batch.micro_batch_size)
         bound = spread_bound_ns(problem)
         if bound is not None:
-            variant = _Variant(layout=layout, problem=problem, ways=ways, chain=chain, placings=placings)
+            variant = Variant(layout=layout, problem=problem, ways=ways, chain=chain, placings=placings)
             self._push(max(bound, least_ns), variant)
 
     def _priced(self, layout: Layout, *, chain: Chain, placings: tuple[Placing, ...]) -> PipelineProblem:
@@ -381,12 +307,12 @@ class _Search:
         problem = replace(priced, shape=pipeline_shape(plain))
         if ways:
             problem = self._floors.any_scheme.problem(problem, ways, layout.batch.micro_batch_size)
-        variant = _Variant(
+        variant = Variant(
             layout=plain, problem=problem, ways=ways, apart=True, chain=chain, placings=placings
         )
         self._push(max(apart_bound_ns(problem), least_ns), variant)
 
-    def _split(self, least_ns: int, variant: _Variant) -> None:
+    def _split(self, least_ns: int, variant: Variant) -> None:
         """Open a layout with every way to split attention that may win."""
         ways = sorted(variant.ways, key=scheme_rank)
         for mesh in self._floors.any_scheme.undominated(ways, variant.layout.batch.micro_batch_size):
@@ -394,7 +320,7 @@ class _Search:
             layout = replace(variant.layout, mesh=mesh)
             opened(least_ns, layout, chain=variant.chain, placings=variant.placings)
 
-    def _open_schedules(self, least_ns: int, variant: _Variant) -> None:
+    def _open_schedules(self, least_ns: int, variant: Variant) -> None:
         mesh, batch, framework = variant.layout.mesh, variant.layout.batch, self._space.setting.framework
         for schedule in self._schedules_of(mesh, batch):
             if schedule.name.splits_backward != variant.apart:
@@ -415,7 +341,7 @@ class _Search:
                     transfer_blocks=framework.transfer_blocks(schedule.name),
                 )
             bound = lower_bound_ns(problem)
-            leaf = _Variant(
+            leaf = Variant(
                 layout=layout,
                 problem=problem,
                 apart=variant.apart,
@@ -426,7 +352,7 @@ class _Search:
             if bound is not None and (not leaf.says_little or even_chunks_fit(problem)):
                 self._push(max(bound, least_ns), leaf)
 
-    def _open_placings(self, leaf: _Variant, least_ns: int) -> None:
+    def _open_placings(self, leaf: Variant, least_ns: int) -> None:
         """Open a layout in every way to place its ranks and states that may win."""
         layouts = [placing.on(leaf.layout) for placing in leaf.placings]
         placed = [(layout, self._model.problem(layout)) for layout in layouts]
@@ -434,10 +360,10 @@ class _Search:
             bound = lower_bound_ns(problem)
             if bound is not None:
                 chain = tuple(replace(way, sharding=layout.sharding) for way in leaf.chain)
-                one = _Variant(layout=layout, problem=problem, apart=leaf.apart, is_leaf=True, chain=chain)
+                one = Variant(layout=layout, problem=problem, apart=leaf.apart, is_leaf=True, chain=chain)
                 self._push(max(bound, least_ns), one)
 
-    def _open_halves(self, leaf: _Variant, least_ns: int) -> None:
+    def _open_halves(self, leaf: Variant, least_ns: int) -> None:
         """Open both halves of a chain whose problem has a plan that is quick enough."""
         middle = (len(leaf.chain) + 1) // 2
         for chain in (leaf.chain[:middle], leaf.chain[middle:]):
@@ -445,10 +371,10 @@ class _Search:
             problem = chained_problem(self._model, layout, chain)
             bound = lower_bound_ns(problem)
             if bound is not None:
-                half = _Variant(layout=layout, problem=problem, is_leaf=True, chain=chain)
+                half = Variant(layout=layout, problem=problem, is_leaf=True, chain=chain)
                 self._push(max(bound, least_ns), half)
 
-    def _solve(self, node: _Node, leaf: _Variant) -> None:
+    def _solve(self, node: Node, leaf: Variant) -> None:
         cutoff = self._cutoff_ns(leaf.layout)
         if cutoff is not None and rules_out(leaf.problem, cutoff):
             return
@@ -489,7 +415,7 @@ class _Search:
         wins_ties = layout_rank(layout) < layout_rank(best.layout)
         return best.makespan_ns if wins_ties else best.makespan_ns - 1
 
-    def _put_off_unless_settled(self, node: _Node, leaf: _Variant, bound_ns: int) -> None:
+    def _put_off_unless_settled(self, node: Node, leaf: Variant, bound_ns: int) -> None:
         """Keep a layout for another try where its bound leaves room below the best."""
         best = self.outcome.best
         if best is not None and bound_ns >= best.makespan_ns:
@@ -497,7 +423,7 @@ class _Search:
         node.bound_ns = max(node.bound_ns, bound_ns)
         leaf.tries += 1
         if leaf.tries < self._side.most_tries:
-            self._put_off.append(node)
+            self._frontier.put_off(node)
         else:
             self._unproven_ns.append(node.bound_ns)
 
@@ -521,8 +447,8 @@ def _others(layout: Layout, placings: Sequence[Placing]) -> list[Layout]:
     return [placing.on(layout) for placing in placings[1:]]
 
 
-def _bounds(*nodes: Sequence[_Node] | Sequence[FamilyNode]) -> list[int]:
-    return [node.bound_ns for some in nodes for node in some]
+def _bounds(families: Sequence[FamilyNode]) -> list[int]:
+    return [node.bound_ns for node in families]
 
 
 def _solver(problem: PipelineProblem) -> "_Solver":
