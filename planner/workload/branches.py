@@ -1,11 +1,12 @@
 """A branch of a block: what stands between a norm and a residual sum."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from planner.units import Flops
-from planner.workload.layers import Cut, Split
+from planner.workload.layers import Cut, PlainLayer, Split
 from planner.workload.operators import Module, Operator, Saved, SavedTensor
 
 
@@ -84,3 +85,22 @@ class Branch(Protocol):
     def forward_flops(self, sequence_length: int, *, memory_length: int) -> Flops:
         """Return useful forward FLOP of one sequence; ``memory_length`` is the encoder's length."""
         ...
+
+
+class SplitBranch(PlainLayer):
+    """A branch that tensor parallel alone splits: one count of parameters says all of them and a share."""
+
+    __slots__ = ()
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the whole branch."""
+        return self._parameters(tensor_parallel=1)
+
+    def local_parameters(self, cut: Cut) -> int:
+        """Return one device's share, with what every device has whole."""
+        return self._parameters(tensor_parallel=cut.tensor_parallel)
+
+    @abstractmethod
+    def _parameters(self, *, tensor_parallel: int) -> int:
+        """Return one device's parameters of so many that share the branch."""

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from planner.units import Flops
 from planner.workload.attention import LocalAttention, core_operators
-from planner.workload.branches import BranchInput
-from planner.workload.layers import Cut, PlainLayer, Split
+from planner.workload.branches import BranchInput, SplitBranch
+from planner.workload.layers import Cut, Split
 from planner.workload.operators import MatrixProduct, Module, Operator
 from planner.workload.self_attention import output_product
 from planner.workload.sizes import require_flag, require_probability, require_size
@@ -17,7 +17,7 @@ from planner.workload.tensor_parallel import AXIS, entering_collectives, leaving
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CrossAttention(PlainLayer):
+class CrossAttention(SplitBranch):
     """Queries of the branch's input, keys and values of the encoder's output, which is as wide.
 
     The encoder's output is saved once for all layers, by what made it; each layer gathers it again.
@@ -42,15 +42,6 @@ class CrossAttention(PlainLayer):
     def has_output_bias(self) -> bool:
         """Whether the output product has a bias."""
         return self.bias
-
-    @property
-    def parameters(self) -> int:
-        """Parameters of the whole branch."""
-        return self._parameters(tensor_parallel=1)
-
-    def local_parameters(self, cut: Cut) -> int:
-        """Return one device's share; the output's bias is replicated."""
-        return self._parameters(tensor_parallel=cut.tensor_parallel)
 
     @property
     def splits(self) -> tuple[Split, ...]:
@@ -106,5 +97,6 @@ class CrossAttention(PlainLayer):
         )
 
     def _parameters(self, *, tensor_parallel: int) -> int:
+        """Return one device's share; the output's bias is replicated."""
         width = self.heads // tensor_parallel * self.head_dim
         return 4 * self.hidden * width + self.bias * (3 * width + self.hidden)

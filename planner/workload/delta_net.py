@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from planner.units import Flops
-from planner.workload.branches import BranchInput
-from planner.workload.layers import Cut, PlainLayer, Split
+from planner.workload.branches import BranchInput, SplitBranch
+from planner.workload.layers import Cut, Split
 from planner.workload.mixers import (
     chunk_product,
     convolution_pass,
@@ -29,7 +29,7 @@ CHUNK: Final = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GatedDeltaNet(PlainLayer):
+class GatedDeltaNet(SplitBranch):
     """Products to keys, queries, values and gate, a convolution, the delta rule, a gated norm, the way out.
 
     Every value head has a decay and a step size of its own; key heads serve several value heads.
@@ -54,15 +54,6 @@ class GatedDeltaNet(PlainLayer):
     def has_output_bias(self) -> bool:
         """False: nothing has a bias."""
         return False
-
-    @property
-    def parameters(self) -> int:
-        """Parameters of the whole branch."""
-        return self._parameters(tensor_parallel=1)
-
-    def local_parameters(self, cut: Cut) -> int:
-        """Return one device's share; the norm of a head is replicated."""
-        return self._parameters(tensor_parallel=cut.tensor_parallel)
 
     @property
     def splits(self) -> tuple[Split, ...]:
@@ -140,6 +131,7 @@ class GatedDeltaNet(PlainLayer):
         return self._mixed_channels(tensor_parallel) + heads * self.value_dim + 2 * heads
 
     def _parameters(self, *, tensor_parallel: int) -> int:
+        """Return one device's share; the norm of a head is replicated."""
         heads = self.value_heads // tensor_parallel
         weights = self.hidden * (self._in_columns(tensor_parallel) + heads * self.value_dim)
         convolution = self._mixed_channels(tensor_parallel) * self.kernel

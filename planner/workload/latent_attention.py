@@ -11,8 +11,8 @@ from typing import ClassVar
 
 from planner.units import Flops
 from planner.workload.attention import LocalAttention, core_operators
-from planner.workload.branches import BranchInput
-from planner.workload.layers import Cut, PlainLayer, Split
+from planner.workload.branches import BranchInput, SplitBranch
+from planner.workload.layers import Cut, Split
 from planner.workload.operators import MatrixProduct, MemoryPass, Module, Operator, SavedTensor, mask_share
 from planner.workload.passes import Norm, norm_pass
 from planner.workload.self_attention import output_product
@@ -21,7 +21,7 @@ from planner.workload.tensor_parallel import AXIS, entering_collectives, leaving
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LatentAttention(PlainLayer):
+class LatentAttention(SplitBranch):
     """Queries, keys and values by way of latents; ``query_rank`` None maps queries straight from the input.
 
     ``bias`` is that of the maps down and of the output.
@@ -56,15 +56,6 @@ class LatentAttention(PlainLayer):
     def has_output_bias(self) -> bool:
         """Whether the output product has a bias."""
         return self.bias
-
-    @property
-    def parameters(self) -> int:
-        """Parameters of the whole branch."""
-        return self._parameters(tensor_parallel=1)
-
-    def local_parameters(self, cut: Cut) -> int:
-        """Return one device's share; the maps down and their norms are replicated."""
-        return self._parameters(tensor_parallel=cut.tensor_parallel)
 
     @property
     def splits(self) -> tuple[Split, ...]:
@@ -179,6 +170,7 @@ class LatentAttention(PlainLayer):
         return self.hidden * self._down_columns() + query + key_value + output
 
     def _parameters(self, *, tensor_parallel: int) -> int:
+        """Return one device's share; the maps down and their norms are replicated."""
         norms = (self.query_rank or 0) + self.key_value_rank
         biases = self.bias * (self._down_columns() + self.hidden)
         return self._weights(tensor_parallel=tensor_parallel) + norms + biases

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from planner.units import Flops
-from planner.workload.branches import BranchInput
-from planner.workload.layers import Cut, PlainLayer, Split
+from planner.workload.branches import BranchInput, SplitBranch
+from planner.workload.layers import Cut, Split
 from planner.workload.operators import MatrixProduct, MemoryPass, Module, Operator, SavedTensor
 from planner.workload.passes import dropout_mask, gate_tensors
 from planner.workload.sizes import require_flag, require_probability, require_size
@@ -17,7 +17,7 @@ from planner.workload.tensor_parallel import AXIS, entering_collectives, leaving
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Mlp(PlainLayer):
+class Mlp(SplitBranch):
     """Up, activation, down; ``gated`` ones have three matrices (gate, up, down), others two.
 
     ``dropout`` is that of the activation, inside the MLP.
@@ -43,15 +43,6 @@ class Mlp(PlainLayer):
     def has_output_bias(self) -> bool:
         """Whether the down product has a bias."""
         return self.bias
-
-    @property
-    def parameters(self) -> int:
-        """Parameters of the whole branch."""
-        return self._parameters(tensor_parallel=1)
-
-    def local_parameters(self, cut: Cut) -> int:
-        """Return one device's share; the bias after the sum is replicated."""
-        return self._parameters(tensor_parallel=cut.tensor_parallel)
 
     @property
     def splits(self) -> tuple[Split, ...]:
@@ -128,6 +119,7 @@ class Mlp(PlainLayer):
         )
 
     def _parameters(self, *, tensor_parallel: int) -> int:
+        """Return one device's share; the bias after the sum is replicated."""
         columns = self.up_columns(tensor_parallel)
         weights = self.hidden * (columns + self.ffn // tensor_parallel)
         return weights + self.bias * (columns + self.hidden)

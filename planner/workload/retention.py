@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from planner.units import Flops
-from planner.workload.branches import BranchInput
-from planner.workload.layers import Cut, PlainLayer, Split
+from planner.workload.branches import BranchInput, SplitBranch
+from planner.workload.layers import Cut, Split
 from planner.workload.mixers import (
     chunk_product,
     gated_norm_pass,
@@ -26,7 +26,7 @@ from planner.workload.tensor_parallel import AXIS, entering_collectives, leaving
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Retention(PlainLayer):
+class Retention(SplitBranch):
     """Products to queries, keys, values and a gate, retention in chunks, a gated norm, one product out.
 
     Rates of decay are fixed, the norm has no weights, and nothing has a bias.
@@ -49,15 +49,6 @@ class Retention(PlainLayer):
     def has_output_bias(self) -> bool:
         """False: nothing has a bias."""
         return False
-
-    @property
-    def parameters(self) -> int:
-        """Weights of the maps: queries, keys, values, gate, output."""
-        return self._parameters(tensor_parallel=1)
-
-    def local_parameters(self, cut: Cut) -> int:
-        """Return the maps of one device's heads."""
-        return self._parameters(tensor_parallel=cut.tensor_parallel)
 
     @property
     def splits(self) -> tuple[Split, ...]:
@@ -132,5 +123,6 @@ class Retention(PlainLayer):
         )
 
     def _parameters(self, *, tensor_parallel: int) -> int:
+        """Return the maps of one device's heads."""
         heads = self.heads // tensor_parallel
         return self.hidden * heads * (2 * self.key_dim + 3 * self.value_dim)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from planner.units import Flops
-from planner.workload.branches import BranchInput
-from planner.workload.layers import Cut, PlainLayer, Split
+from planner.workload.branches import BranchInput, SplitBranch
+from planner.workload.layers import Cut, Split
 from planner.workload.mixers import convolution_pass, local_bytes, out_product, saved, sequence_exchange
 from planner.workload.operators import (
     Collective,
@@ -29,7 +29,7 @@ from planner.workload.tensor_parallel import (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SelectiveScan(PlainLayer):
+class SelectiveScan(SplitBranch):
     """A product in, a convolution, what selects, the scan, a product out.
 
     What selects is the step sizes and the maps to and from the state, all made of the channels.
@@ -58,15 +58,6 @@ class SelectiveScan(PlainLayer):
     def has_output_bias(self) -> bool:
         """Whether the product out has a bias."""
         return self.bias
-
-    @property
-    def parameters(self) -> int:
-        """Parameters of the whole branch."""
-        return self._parameters(tensor_parallel=1)
-
-    def local_parameters(self, cut: Cut) -> int:
-        """Return one device's share of the channels; norms and the bias after the sum are replicated."""
-        return self._parameters(tensor_parallel=cut.tensor_parallel)
 
     @property
     def splits(self) -> tuple[Split, ...]:
@@ -174,6 +165,7 @@ class SelectiveScan(PlainLayer):
         return self.rank + 2 * self.state
 
     def _parameters(self, *, tensor_parallel: int) -> int:
+        """Return one device's share of the channels; norms and the bias after the sum are replicated."""
         inner = self.inner // tensor_parallel
         weights = inner * (3 * self.hidden + self._selectors + self.rank)
         per_channel = self.kernel + self.convolution_bias + self.state + 2  # decay, skip, step bias

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from planner.units import Flops
 from planner.workload.attention import LocalAttention, core_operators
-from planner.workload.branches import BranchInput
-from planner.workload.layers import Cut, PlainLayer, Split
+from planner.workload.branches import BranchInput, SplitBranch
+from planner.workload.layers import Cut, Split
 from planner.workload.operators import (
     MatrixProduct,
     MemoryPass,
@@ -32,7 +32,7 @@ from planner.workload.tensor_parallel import AXIS, entering_collectives, leaving
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SelfAttention(PlainLayer):
+class SelfAttention(SplitBranch):
     """Q, K and V from one product, attention, and the product of its output.
 
     ``gated`` multiplies the output by a sigmoid of a part of the product as wide as Q. ``query_key_norm``
@@ -74,15 +74,6 @@ class SelfAttention(PlainLayer):
     def has_output_bias(self) -> bool:
         """Whether the output product has a bias."""
         return self.output_bias
-
-    @property
-    def parameters(self) -> int:
-        """Parameters of the whole branch."""
-        return self._parameters(tensor_parallel=1)
-
-    def local_parameters(self, cut: Cut) -> int:
-        """Return one device's share; the output's bias, norms and surplus key heads are replicated."""
-        return self._parameters(tensor_parallel=cut.tensor_parallel)
 
     @property
     def splits(self) -> tuple[Split, ...]:
@@ -212,6 +203,7 @@ class SelfAttention(PlainLayer):
         return (query_heads + 2 * self._local_kv_heads(tensor_parallel)) * self.head_dim
 
     def _parameters(self, *, tensor_parallel: int) -> int:
+        """Return one device's share; the output's bias, norms and surplus key heads are replicated."""
         qkv_columns = self._qkv_columns(tensor_parallel)
         heads = self.heads // tensor_parallel
         weights = self.hidden * (qkv_columns + heads * self.head_dim)

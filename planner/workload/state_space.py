@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from planner.units import Flops
-from planner.workload.branches import BranchInput
-from planner.workload.layers import Cut, PlainLayer, Split
+from planner.workload.branches import BranchInput, SplitBranch
+from planner.workload.layers import Cut, Split
 from planner.workload.mixers import (
     chunk_product,
     convolution_pass,
@@ -29,7 +29,7 @@ STATE_BYTES = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StateSpace(PlainLayer):
+class StateSpace(SplitBranch):
     """One product in, a convolution, the scan, a gated norm, one product out.
 
     ``bias`` is that of both products.
@@ -59,15 +59,6 @@ class StateSpace(PlainLayer):
     def has_output_bias(self) -> bool:
         """Whether the product out has a bias."""
         return self.bias
-
-    @property
-    def parameters(self) -> int:
-        """Parameters of the whole branch."""
-        return self._parameters(tensor_parallel=1)
-
-    def local_parameters(self, cut: Cut) -> int:
-        """Return one device's share; surplus groups and the bias after the sum are replicated."""
-        return self._parameters(tensor_parallel=cut.tensor_parallel)
 
     @property
     def splits(self) -> tuple[Split, ...]:
@@ -151,6 +142,7 @@ class StateSpace(PlainLayer):
         return self._mixed_channels(tensor_parallel) + heads * self.head_dim + heads
 
     def _parameters(self, *, tensor_parallel: int) -> int:
+        """Return one device's share; surplus groups and the bias after the sum are replicated."""
         heads, columns = self.heads // tensor_parallel, self._in_columns(tensor_parallel)
         width = heads * self.head_dim
         weights = self.hidden * (columns + width)

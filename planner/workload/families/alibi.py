@@ -12,7 +12,8 @@ from planner.workload.families.decoder_only import (
     decoder_layer,
     language_model,
 )
-from planner.workload.families.heads import head_layers, read_head
+from planner.workload.families.heads import named_head
+from planner.workload.families.plain_attention import plain_attention
 from planner.workload.families.sizes import read_kv_heads, require_whole_heads
 from planner.workload.layers import Layer
 from planner.workload.mlp import Mlp
@@ -44,13 +45,7 @@ def read_bloom(keys: ConfigKeys) -> Chain:
         keys.size("n_layer", 2, largest=MAX_COUNT),
     )
     embedding = EmbeddingLayer(vocabulary=keys.size("vocab_size", 250880), hidden=hidden, norm=Norm.LAYER)
-    head = head_layers(
-        keys,
-        read_head(keys, "Bloom"),
-        vocabulary=embedding.vocabulary,
-        hidden=hidden,
-        is_tied=keys.flag("tie_word_embeddings", default=True),
-    )
+    head = named_head(keys, "Bloom", vocabulary=embedding.vocabulary, hidden=hidden, tied_by_default=True)
     decoders = [_bloom_decoder(keys, hidden=hidden)] * num_layers
     keys.ignore("apply_residual_connection_post_layernorm", "slow_but_exact", "unk_token_id")
     keys.ignore("skip_bias_add", "skip_bias_add_qkv", "attention_softmax_in_fp32", "bias_dropout_fusion")
@@ -60,14 +55,12 @@ def read_bloom(keys: ConfigKeys) -> Chain:
 
 
 def _bloom_decoder(keys: ConfigKeys, *, hidden: int) -> Layer:
-    heads = keys.size("n_head", 8)
-    require_whole_heads(keys, "n_embed", hidden, "n_head", heads)
-    attention = SelfAttention(
+    attention = plain_attention(
+        keys,
         hidden=hidden,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        rotary=False,
+        heads_by_default=8,
+        hidden_key="n_embed",
+        heads_key="n_head",
         qkv_bias=True,
         output_bias=True,
         dropout=keys.probability("attention_dropout", 0.0),
@@ -81,13 +74,7 @@ def read_falcon(keys: ConfigKeys) -> Chain:
     hidden = keys.size("hidden_size", 4544)
     num_layers = keys.size("num_hidden_layers", 32, largest=MAX_COUNT)
     embedding = EmbeddingLayer(vocabulary=keys.size("vocab_size", 65024), hidden=hidden)
-    head = head_layers(
-        keys,
-        read_head(keys, "Falcon"),
-        vocabulary=embedding.vocabulary,
-        hidden=hidden,
-        is_tied=keys.flag("tie_word_embeddings", default=True),
-    )
+    head = named_head(keys, "Falcon", vocabulary=embedding.vocabulary, hidden=hidden, tied_by_default=True)
     decoders = [_falcon_decoder(keys, hidden=hidden)] * num_layers
     keys.ignore("apply_residual_connection_post_layernorm")
     runs = language_model(embedding=embedding, decoders=decoders, norm=Norm.LAYER, head=head)
@@ -146,13 +133,7 @@ def read_mpt(keys: ConfigKeys) -> Chain:
         hidden=hidden,
         dropout=keys.probability("emb_pdrop", 0.0),
     )
-    head = head_layers(
-        keys,
-        read_head(keys, "Mpt"),
-        vocabulary=embedding.vocabulary,
-        hidden=hidden,
-        is_tied=keys.flag("tie_word_embeddings", default=True),
-    )
+    head = named_head(keys, "Mpt", vocabulary=embedding.vocabulary, hidden=hidden, tied_by_default=True)
     decoders = [_mpt_decoder(keys, hidden=hidden)] * num_layers
     keys.ignore("expansion_ratio", "learned_pos_emb", "init_device", "init_config", "logit_scale", "no_bias")
     keys.ignore("embedding_fraction", "norm_type", "verbose", "use_cache", "tokenizer_name")
@@ -162,17 +143,15 @@ def read_mpt(keys: ConfigKeys) -> Chain:
 
 
 def _mpt_decoder(keys: ConfigKeys, *, hidden: int) -> Layer:
-    heads = keys.size("n_heads", 16)
-    require_whole_heads(keys, "d_model", hidden, "n_heads", heads)
     of_attention = keys.section("attn_config")
     of_attention.ignore("attn_type", "attn_impl", "clip_qkv", "softmax_scale", "prefix_lm", "qk_ln")
     of_attention.ignore("attn_uses_sequence_id", "alibi", "alibi_bias_max")
-    attention = SelfAttention(
+    attention = plain_attention(
+        keys,
         hidden=hidden,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        rotary=False,
+        heads_by_default=16,
+        hidden_key="d_model",
+        heads_key="n_heads",
         dropout=of_attention.probability("attn_pdrop", 0.0),
     )
     mlp = Mlp(hidden=hidden, ffn=WIDENING * hidden, gated=False)

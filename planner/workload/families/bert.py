@@ -10,12 +10,11 @@ from planner.workload.config_keys import ConfigKeys
 from planner.workload.embedding import EmbeddingLayer
 from planner.workload.ends import HeadLayer
 from planner.workload.families.decoder_only import ACTIVATIONS, Chain
-from planner.workload.families.sizes import require_whole_heads
+from planner.workload.families.plain_attention import plain_attention
 from planner.workload.layers import ENCODER, Layer, runs_of
 from planner.workload.mlp import Mlp
 from planner.workload.passes import Norm
 from planner.workload.projector import ProjectorLayer
-from planner.workload.self_attention import SelfAttention
 from planner.workload.sizes import MAX_COUNT
 
 WITHOUT_COST: Final = (
@@ -110,16 +109,12 @@ def _encoder(keys: ConfigKeys, *, vocabulary: int, positions_before: int, prefix
 
 
 def _block(keys: ConfigKeys, *, hidden: int, dropout: float) -> BlockLayer:
-    heads = keys.size("num_attention_heads", 12)
-    require_whole_heads(keys, "hidden_size", hidden, "num_attention_heads", heads)
     keys.choice("hidden_act", "gelu", ACTIVATIONS)
-    attention = SelfAttention(
+    attention = plain_attention(
+        keys,
         hidden=hidden,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
+        heads_by_default=12,
         causal=keys.flag("is_decoder", default=False),
-        rotary=False,
         qkv_bias=True,
         output_bias=True,
         dropout=keys.probability("attention_probs_dropout_prob", 0.1),

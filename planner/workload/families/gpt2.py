@@ -5,12 +5,11 @@ from typing import Final
 from planner.workload.config_keys import ConfigKeys
 from planner.workload.embedding import EmbeddingLayer
 from planner.workload.families.decoder_only import ACTIVATIONS, Chain, decoder_layer, language_model
-from planner.workload.families.heads import head_layers, read_head
-from planner.workload.families.sizes import require_whole_heads
+from planner.workload.families.heads import named_head
+from planner.workload.families.plain_attention import plain_attention
 from planner.workload.layers import Layer
 from planner.workload.mlp import Mlp
 from planner.workload.passes import Norm
-from planner.workload.self_attention import SelfAttention
 from planner.workload.sizes import MAX_COUNT
 
 GPT2_OTHER_NAMES: Final = {
@@ -35,12 +34,8 @@ def read_gpt2(keys: ConfigKeys) -> Chain:
         embedding=embedding,
         decoders=[_decoder(keys, hidden=embedding.hidden)] * num_layers,
         norm=Norm.LAYER,
-        head=head_layers(
-            keys,
-            read_head(keys, "GPT2"),
-            vocabulary=embedding.vocabulary,
-            hidden=embedding.hidden,
-            is_tied=keys.flag("tie_word_embeddings", default=True),
+        head=named_head(
+            keys, "GPT2", vocabulary=embedding.vocabulary, hidden=embedding.hidden, tied_by_default=True
         ),
     )
     _settle(keys)
@@ -48,15 +43,13 @@ def read_gpt2(keys: ConfigKeys) -> Chain:
 
 
 def _decoder(keys: ConfigKeys, *, hidden: int) -> Layer:
-    heads = keys.size("n_head", 12)
-    require_whole_heads(keys, "n_embd", hidden, "n_head", heads)
     keys.choice("activation_function", "gelu_new", ACTIVATIONS)
-    attention = SelfAttention(
+    attention = plain_attention(
+        keys,
         hidden=hidden,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        rotary=False,
+        heads_by_default=12,
+        hidden_key="n_embd",
+        heads_key="n_head",
         qkv_bias=True,
         output_bias=True,
         dropout=keys.probability("attn_pdrop", 0.1),

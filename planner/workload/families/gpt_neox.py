@@ -12,12 +12,11 @@ from planner.workload.families.decoder_only import (
     decoder_layer,
     language_model,
 )
-from planner.workload.families.heads import head_layers, read_head
-from planner.workload.families.sizes import require_whole_heads
+from planner.workload.families.heads import named_head
+from planner.workload.families.plain_attention import plain_attention
 from planner.workload.layers import Layer
 from planner.workload.mlp import Mlp
 from planner.workload.passes import Norm
-from planner.workload.self_attention import SelfAttention
 from planner.workload.sizes import MAX_COUNT
 
 GPTJ_OTHER_NAMES: Final = {
@@ -38,13 +37,7 @@ def read_gpt_neox(keys: ConfigKeys) -> Chain:
         hidden=hidden,
         dropout=keys.probability("hidden_dropout", 0.0),
     )
-    head = head_layers(
-        keys,
-        read_head(keys, "GPTNeoX"),
-        vocabulary=embedding.vocabulary,
-        hidden=hidden,
-        is_tied=keys.flag("tie_word_embeddings", default=False),
-    )
+    head = named_head(keys, "GPTNeoX", vocabulary=embedding.vocabulary, hidden=hidden)
     decoders = [_neox_decoder(keys, hidden=hidden)] * num_layers
     runs = language_model(embedding=embedding, decoders=decoders, norm=Norm.LAYER, head=head)
     longest = keys.size("max_position_embeddings", 2048, largest=MAX_POSITIONS)
@@ -52,18 +45,17 @@ def read_gpt_neox(keys: ConfigKeys) -> Chain:
 
 
 def _neox_decoder(keys: ConfigKeys, *, hidden: int) -> Layer:
-    heads, bias = keys.size("num_attention_heads", 64), keys.flag("attention_bias", default=True)
-    require_whole_heads(keys, "hidden_size", hidden, "num_attention_heads", heads)
+    bias = keys.flag("attention_bias", default=True)
     keys.choice("hidden_act", "gelu", ACTIVATIONS)
     is_parallel = keys.flag("use_parallel_residual", default=True)
-    attention = SelfAttention(
+    attention = plain_attention(
+        keys,
         hidden=hidden,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
+        heads_by_default=64,
         qkv_bias=bias,
         output_bias=bias,
         dropout=keys.probability("attention_dropout", 0.0),
+        rotary=True,
     )
     mlp = Mlp(hidden=hidden, ffn=keys.size("intermediate_size", 24576), gated=False, bias=True)
     return decoder_layer(
@@ -83,14 +75,7 @@ def read_gptj(keys: ConfigKeys) -> Chain:
         hidden=hidden,
         dropout=keys.probability("embd_pdrop", 0.0),
     )
-    head = head_layers(
-        keys,
-        read_head(keys, "GPTJ"),
-        vocabulary=embedding.vocabulary,
-        hidden=hidden,
-        is_tied=keys.flag("tie_word_embeddings", default=False),
-        bias=True,
-    )
+    head = named_head(keys, "GPTJ", vocabulary=embedding.vocabulary, hidden=hidden, bias=True)
     decoders = [_gptj_decoder(keys, hidden=hidden)] * num_layers
     runs = language_model(embedding=embedding, decoders=decoders, norm=Norm.LAYER, head=head)
     keys.ignore("n_ctx", "scale_attn_weights", "summary_type", "summary_use_proj", "summary_activation")
@@ -99,15 +84,16 @@ def read_gptj(keys: ConfigKeys) -> Chain:
 
 
 def _gptj_decoder(keys: ConfigKeys, *, hidden: int) -> Layer:
-    heads, dropout = keys.size("n_head", 16), keys.probability("resid_pdrop", 0.0)
-    require_whole_heads(keys, "n_embd", hidden, "n_head", heads)
+    dropout = keys.probability("resid_pdrop", 0.0)
     keys.choice("activation_function", "gelu_new", ACTIVATIONS)
-    attention = SelfAttention(
+    attention = plain_attention(
+        keys,
         hidden=hidden,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
+        heads_by_default=16,
+        hidden_key="n_embd",
+        heads_key="n_head",
         dropout=keys.probability("attn_pdrop", 0.0),
+        rotary=True,
     )
     ffn = keys.size("n_inner", 4 * hidden, null=4 * hidden)
     mlp = Mlp(hidden=hidden, ffn=ffn, gated=False, bias=True)

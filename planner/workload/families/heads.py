@@ -47,3 +47,22 @@ def head_layers(
             return (ClassifierLayer(hidden=hidden, classes=keys.classes(), bias=True, per_token=True),)
         case Head.SPANS:
             return (ClassifierLayer(hidden=hidden, classes=SPAN_ENDS, bias=True, per_token=True),)
+
+
+def named_head(
+    keys: ConfigKeys,
+    *prefixes: str,
+    vocabulary: int,
+    hidden: int,
+    tied_by_default: bool = False,
+    bias: bool = False,
+) -> tuple[Layer, ...]:
+    """Return the layers of the head that ``architectures`` names, tied as ``tie_word_embeddings`` says."""
+    return head_layers(
+        keys,
+        read_head(keys, *prefixes),
+        vocabulary=vocabulary,
+        hidden=hidden,
+        is_tied=keys.flag("tie_word_embeddings", default=tied_by_default),
+        bias=bias,
+    )

@@ -5,7 +5,7 @@ from typing import Final
 from planner.workload.config_keys import ConfigKeys
 from planner.workload.embedding import EmbeddingLayer
 from planner.workload.families.decoder_only import ACTIVATIONS, Chain, decoder_layer, language_model
-from planner.workload.families.heads import head_layers, read_head
+from planner.workload.families.heads import named_head
 from planner.workload.families.hybrid import RANK_DIVISOR
 from planner.workload.layers import Layer
 from planner.workload.passes import Norm
@@ -79,13 +79,7 @@ def _chain(
     keys.ignore(*WITHOUT_COST)
     keys.choice("hidden_act", "silu", ACTIVATIONS)
     embedding = EmbeddingLayer(vocabulary=keys.size("vocab_size", vocabulary), hidden=hidden)
-    head = head_layers(
-        keys,
-        read_head(keys, prefix),
-        vocabulary=embedding.vocabulary,
-        hidden=hidden,
-        is_tied=keys.flag("tie_word_embeddings", default=is_tied),
-    )
+    head = named_head(keys, prefix, vocabulary=embedding.vocabulary, hidden=hidden, tied_by_default=is_tied)
     depth = keys.size("num_hidden_layers", num_layers, largest=MAX_COUNT)
     runs = language_model(embedding=embedding, decoders=[layer] * depth, norm=Norm.RMS, head=head)
     return Chain(runs=runs, sequence_length=None)

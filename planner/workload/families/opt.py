@@ -6,13 +6,12 @@ from planner.workload.block import Arrangement
 from planner.workload.config_keys import ConfigKeys
 from planner.workload.embedding import EmbeddingLayer
 from planner.workload.families.decoder_only import ACTIVATIONS, Chain, decoder_layer, language_model
-from planner.workload.families.heads import head_layers, read_head
-from planner.workload.families.sizes import require_whole_heads
+from planner.workload.families.heads import named_head
+from planner.workload.families.plain_attention import plain_attention
 from planner.workload.layers import Layer
 from planner.workload.mlp import Mlp
 from planner.workload.passes import Norm
 from planner.workload.projector import ProjectorLayer
-from planner.workload.self_attention import SelfAttention
 from planner.workload.sizes import MAX_COUNT, MAX_SIZE
 
 POSITION_OFFSET: Final = 2
@@ -33,13 +32,7 @@ def read_opt(keys: ConfigKeys) -> Chain:
         positions=positions + POSITION_OFFSET,
         width=None if table == hidden else table,
     )
-    head = head_layers(
-        keys,
-        read_head(keys, "OPT"),
-        vocabulary=embedding.vocabulary,
-        hidden=table,
-        is_tied=keys.flag("tie_word_embeddings", default=True),
-    )
+    head = named_head(keys, "OPT", vocabulary=embedding.vocabulary, hidden=table, tied_by_default=True)
     narrowing = () if table == hidden else (ProjectorLayer(widths=(hidden, table)),)
     arrangement = Arrangement.PRE if is_pre else Arrangement.POST
     runs = language_model(
@@ -53,15 +46,12 @@ def read_opt(keys: ConfigKeys) -> Chain:
 
 
 def _decoder(keys: ConfigKeys, *, hidden: int, norm: Norm, arrangement: Arrangement) -> Layer:
-    heads, bias = keys.size("num_attention_heads", 12), keys.flag("enable_bias", default=True)
-    require_whole_heads(keys, "hidden_size", hidden, "num_attention_heads", heads)
+    bias = keys.flag("enable_bias", default=True)
     keys.choice("activation_function", "relu", ACTIVATIONS)
-    attention = SelfAttention(
+    attention = plain_attention(
+        keys,
         hidden=hidden,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        rotary=False,
+        heads_by_default=12,
         qkv_bias=bias,
         output_bias=bias,
         dropout=keys.probability("attention_dropout", 0.0),

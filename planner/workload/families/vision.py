@@ -8,7 +8,7 @@ from planner.workload.classifier import ClassifierLayer
 from planner.workload.config_keys import ConfigKeys
 from planner.workload.ends import NormLayer
 from planner.workload.families.decoder_only import ACTIVATIONS, Chain
-from planner.workload.families.sizes import require_whole_heads
+from planner.workload.families.plain_attention import plain_attention
 from planner.workload.layers import EMBEDDING, ENCODER, VISION, Layer, runs_of
 from planner.workload.mlp import Mlp
 from planner.workload.passes import Norm
@@ -75,16 +75,12 @@ def read_blocks(
 ) -> list[Layer]:
     """Return equal blocks with biases everywhere, as ViT, CLIP and SigLIP have them."""
     hidden = keys.size("hidden_size", defaults.hidden_size)
-    heads = keys.size("num_attention_heads", defaults.num_attention_heads)
-    require_whole_heads(keys, "hidden_size", hidden, "num_attention_heads", heads)
     keys.choice("hidden_act", defaults.activation, ACTIVATIONS)
-    attention = SelfAttention(
+    attention = plain_attention(
+        keys,
         hidden=hidden,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
+        heads_by_default=defaults.num_attention_heads,
         causal=False,
-        rotary=False,
         qkv_bias=keys.flag("qkv_bias", default=True),
         output_bias=True,
         dropout=keys.probability(attention_dropout, 0.0),
@@ -217,14 +213,13 @@ def _qwen_patches(keys: ConfigKeys, *, hidden: int) -> tuple[ImageStream, PatchL
 
 
 def _qwen_attention(keys: ConfigKeys, *, hidden: int) -> SelfAttention:
-    heads = keys.size("num_heads", 16)
-    require_whole_heads(keys, "hidden_size", hidden, "num_heads", heads)
-    return SelfAttention(
+    return plain_attention(
+        keys,
         hidden=hidden,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
+        heads_by_default=16,
+        heads_key="num_heads",
         causal=False,
         qkv_bias=True,
         output_bias=True,
+        rotary=True,
     )
