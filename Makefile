@@ -8,9 +8,10 @@ TEST = .venv-test
 BIN = $(TEST)/bin
 # These start processes and time some, so they have the cores to themselves; all others are shared out over the cores.
 ONE_BY_ONE = tests/integration tests/acceptance
+SHARED_OUT = --numprocesses=auto --maxprocesses=8 --dist=worksteal
 PIP_INSTALL = -m pip install --quiet --constraint constraints.txt
 
-.PHONY: install run test lint bench format lock browser slurm clean
+.PHONY: install run test coverage lint bench format lock browser slurm clean
 .DELETE_ON_ERROR:
 
 install: $(RUN)/.installed
@@ -21,8 +22,12 @@ run: install
 
 # Everything that is checked, on a laptop as in CI.
 test: lint browser slurm
-	$(BIN)/pytest --cov --cov-report= --numprocesses=auto --maxprocesses=8 --dist=worksteal \
-		$(ONE_BY_ONE:%=--ignore=%)
+	$(BIN)/pytest $(SHARED_OUT) $(ONE_BY_ONE:%=--ignore=%)
+	$(BIN)/pytest $(ONE_BY_ONE)
+
+# The same with the lines and branches that no test reaches, which takes nearly twice as long.
+coverage: $(TEST)/.installed browser slurm
+	$(BIN)/pytest --cov --cov-report= $(SHARED_OUT) $(ONE_BY_ONE:%=--ignore=%)
 	$(BIN)/pytest --cov --cov-append --cov-report=term $(ONE_BY_ONE)
 
 lint: $(TEST)/.installed
