@@ -17,6 +17,7 @@ from planner.cost.layer import LayerClock, recomputed_modules
 from planner.cost.model import ROUNDING, CostModel, LayerKey
 from planner.cost.replica_floors import ReplicaFloors, Share, Traffic
 from planner.cost.sweep import MANY_SAMPLES, SWEEPS, Floats, Line, Sweep, SweptCosts, SweptOperators
+from planner.cost.whole_layers import StageEnds, whole_layers_ns
 from planner.strategy import LayerWay, Mesh, Recompute, Sharding
 from planner.units import NANOSECONDS_PER_SECOND, Flops
 from planner.workload.layers import Cut, Layer
@@ -368,7 +369,10 @@ class Floors:
         stages: int | NDArray[np.int64],
         updates: int,
     ) -> Floats:
-        """Return the bound of all stages' work, and of the first one's updates."""
+        """Return the bound of all stages' work, and of the first one's updates.
+
+        Where all layers are equal, stages hold whole ones of them: that bounds the step as well.
+        """
         layers, least, first, last = (
             ns[places] for ns in (work.layers_ns, work.least_ns, work.first_ns, work.last_ns)
         )
@@ -376,9 +380,9 @@ class Floors:
             return np.asarray(np.floor(updates + micro_batches * (layers + first + last)))
         framework = self.model.setting.framework
         between = 2 * self.model.between_passes(mesh).nanoseconds
+        waits = not framework.splits_backward
         # Gradients of weights that are passes of their own are not waited for.
-        fill = np.asarray((stages - 1) * (first + stages / 2 * between + (stages - 2) / 2 * least))
-        fill = fill * (not framework.splits_backward)
+        fill = np.asarray((stages - 1) * (first + stages / 2 * between + (stages - 2) / 2 * least)) * waits
         # With this weight a layer of the first stage, updated and all, counts as much as one of any other.
         passes = micro_batches * layers
         weight = np.maximum((passes - updates * (stages - 1)) / (passes + updates), 0.0)
@@ -386,4 +390,33 @@ class Floors:
         # Where chunks are folded the last one is on the first stage as well.
         folds = any(name.folds for name in framework.schedules)
         fixed = micro_batches * (weight * first + (weight if folds else 1) * last + others * between)
-        return np.asarray(np.floor((passes + fixed + fill) / others))
+        bound = (passes + fixed + fill) / others
+        if len(self._counts) == 1:
+            ends = StageEnds(first_ns=first, last_ns=last * (not folds), between_ns=between)
+            each = layers / self.model.setting.num_layers
+            whole = self._whole_ns(each, ends, micro_batches, stages, waits=waits)
+            bound = np.maximum(bound, whole * (1 - ROUNDING))
+        return np.asarray(np.floor(bound))
+
+    def _whole_ns(
+        self,
+        each: Floats,
+        ends: StageEnds,
+        micro_batches: NDArray[np.int64],
+        stages: int | NDArray[np.int64],
+        *,
+        waits: bool,
+    ) -> Floats:
+        """Return the bound of stages of whole equal layers; see `whole_layers_ns`."""
+        count = self.model.setting.num_layers
+        if isinstance(stages, int):
+            return whole_layers_ns(
+                ends.constants(each, micro_batches, stages, waits=waits), micro_batches * each, count
+            )
+        found = np.zeros(len(each))
+        for number in np.unique(stages).tolist():
+            own = np.flatnonzero(stages == number)
+            some = ends.only(own)
+            constants = some.constants(each[own], micro_batches[own], number, waits=waits)
+            found[own] = whole_layers_ns(constants, micro_batches[own] * each[own], count)
+        return found

@@ -9,6 +9,7 @@ bound; the rest is rounded down by SAFETY.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
 from typing import Final, TypeVar
 
 import numpy as np
@@ -76,10 +77,10 @@ def _one_micro_batch_ns(problem: PipelineProblem) -> int:
 
 
 def _bound(problem: PipelineProblem, rows: "_Rows") -> int:
-    """Return the better bound; how full a stage is tells nothing where layers differ."""
+    """Return the better bound; that stages hold whole layers tells nothing where layers differ."""
     if not problem.is_uniform:
         return _weighted(problem, rows)
-    return max(_weighted(problem, rows), _fullest_stage(problem, rows))
+    return max(_weighted(problem, rows), _whole_layers(problem, rows))
 
 
 def rules_out(problem: PipelineProblem, within_ns: int) -> bool:
@@ -294,15 +295,29 @@ def _weighted(problem: PipelineProblem, rows: _Rows) -> int:
     return _safe((layers + float(rows.shares @ rows.constants)) / float(rows.shares.sum()))
 
 
-def _fullest_stage(problem: PipelineProblem, rows: _Rows) -> int:
-    """Return the bound by whichever stage holds at least the average, rounded up."""
-    weights = rows.weights
-    full = -(-problem.num_layers // problem.shape.num_stages)
-    own = weights.diagonal()
-    elsewhere = np.where(np.eye(len(weights), dtype=bool), np.inf, weights).min(axis=1, initial=np.inf)
-    # A layer elsewhere counts at most as much as one more here, so more than the average is no better.
-    others = np.minimum(elsewhere, own) * (problem.num_layers - full)
-    return _safe(float((rows.constants + own * full + others).min()))
+def _whole_layers(problem: PipelineProblem, rows: _Rows) -> int:
+    """Return the shortest time in which the stages have room for all layers, each for whole ones.
+
+    A layer counts on a row at least what it counts where that is least, and more on the row's own stage; in
+    any time a stage holds no more layers than its own row leaves room for.
+    """
+    own = rows.weights.diagonal()
+    elsewhere = np.where(np.eye(len(own), dtype=bool), np.inf, rows.weights).min(axis=1, initial=np.inf)
+    common = np.minimum(elsewhere, own)
+    each, constants = own - common, rows.constants + common * problem.num_layers
+    if not each.all():
+        return _safe(float(constants.max()))
+    # As many as parts of layers would leave room for, then one after the other where there is room first.
+    parts = float((problem.num_layers + (constants / each).sum()) / (1 / each).sum())
+    held = np.floor((parts - constants) / each)
+    within = max(parts, float(constants.max()))
+    following = list(zip((constants + each * (held + 1)).tolist(), each.tolist(), strict=True))
+    heapify(following)
+    for _ in range(problem.num_layers - int(held.sum())):
+        done, more = following[0]
+        heapreplace(following, (done + more, more))
+        within = max(within, done)
+    return _safe(within)
 
 
 def _safe(bound_ns: float) -> int:
