@@ -84,18 +84,22 @@ class _Holders:
 
 
 def _stage_memory(holders: _Holders, stage: int) -> StageMemory:
+    """Return what a device of a stage holds: what it needs, and as much withheld as there is room for."""
     plan, costs = holders.plan, holders.plan.costs(stage)
     moment = _fullest_moment(plan, stage)
     breakdown = _memory_breakdown(holders, stage, moment)
     transient = breakdown.activations + breakdown.logits + breakdown.buffers
     states = breakdown.parameters + breakdown.gradients + breakdown.optimizer
-    peak = states + transient + breakdown.framework
+    needed = states + transient + breakdown.framework
+    withheld = min(costs.withheld_bytes, max(costs.capacity_bytes - needed, 0.0))
+    breakdown = replace(breakdown, framework=breakdown.framework + withheld)
+    peak = needed + withheld
     footprint = plan.setting.framework.footprint
     width = STANDARD_DEVIATIONS * hypot(
         footprint.state_error * states, footprint.transient_error * (transient + breakdown.framework)
     )
     # A host that waits for the device, as in stalled sends, withholds nothing.
-    less = hypot(width, costs.withheld_bytes)
+    less = hypot(width, withheld)
     return StageMemory(
         stage=stage,
         node_group=plan.group(stage).name,
@@ -127,9 +131,7 @@ def _memory_breakdown(holders: _Holders, stage: int, moment: Moment) -> MemoryBr
         activations=all_saved - all_logits,
         logits=all_logits,
         buffers=buffers,
-        framework=costs.base_bytes
-        + costs.withheld_bytes
-        + costs.fragmentation_fraction * (all_saved + buffers),
+        framework=costs.base_bytes + costs.fragmentation_fraction * (all_saved + buffers),
     )
 
 

@@ -1,6 +1,6 @@
 """What a plan would do: step time with its parts and its interval, memory of every stage."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from math import hypot, sqrt
 from typing import Final
@@ -11,7 +11,7 @@ from planner.cost.pipeline import PipelineProblem
 from planner.cost.replay import gather_floor_ns, occupied_ns, transfer_after_ns
 from planner.cost.schedules import BACKWARD, FORWARD
 from planner.cost.tally import NOTHING, Cause, Family, Tally, total
-from planner.plan import Prediction, ProvenanceShares, TimeBreakdown
+from planner.plan import Prediction, ProvenanceShares, StageMemory, TimeBreakdown
 from planner.played_plan import PlayedPlan
 from planner.predicted_memory import STANDARD_DEVIATIONS, host_memory, stage_memories
 from planner.profile import Provenance
@@ -42,7 +42,7 @@ def predict(plan: PlayedPlan) -> Prediction:
     tokens = sequences * job.sequence_length / seconds if job.sequence_length else None
     return Prediction(
         step_time_seconds=seconds,
-        step_time_interval_seconds=_interval(plan, seconds, parts, busy),
+        step_time_interval_seconds=_interval(plan, seconds, parts, busy, memory=memory),
         samples_per_second=job.global_batch_size / seconds,
         tokens_per_second=tokens,
         tokens_per_second_per_device=tokens / devices if tokens else None,
@@ -150,7 +150,9 @@ def _family_errors(parts: Tally, seconds: Seconds) -> Mapping[Family, Seconds]:
     return {family: error * scale for family, error in parts.error_seconds.items()}
 
 
-def _interval(plan: PlayedPlan, seconds: Seconds, parts: Tally, stage: int) -> tuple[Seconds, Seconds]:
+def _interval(
+    plan: PlayedPlan, seconds: Seconds, parts: Tally, stage: int, *, memory: Sequence[StageMemory]
+) -> tuple[Seconds, Seconds]:
     """Return the 80 % interval: kernels of a family err together, families as runs of the machine say.
 
     Where none do, families err independently. Where steps of the program were measured as well, they
@@ -165,18 +167,22 @@ def _interval(plan: PlayedPlan, seconds: Seconds, parts: Tally, stage: int) -> t
     )
     spread = plan.setting.framework.pace.spread
     width = spread * STANDARD_DEVIATIONS * sqrt(max(variance, 0.0) + (MODEL_ERROR * seconds) ** 2)
-    return max(seconds - width, 0.0), seconds + hypot(width, _stalled_seconds(plan, stage))
+    is_full = any(each.peak_bytes >= each.capacity_bytes for each in memory)
+    return max(seconds - width, 0.0), seconds + hypot(width, _stalled_seconds(plan, stage, is_full=is_full))
 
 
-def _stalled_seconds(plan: PlayedPlan, stage: int) -> Seconds:
-    """Return what a step takes longer where a program's sends stall, as they may between many devices."""
+def _stalled_seconds(plan: PlayedPlan, stage: int, *, is_full: bool) -> Seconds:
+    """Return what a step takes longer where a program's sends stall, as they may between many devices.
+
+    And between fewer that are full: their allocators wait for them, give back all that is free, and ask again.
+    """
     stalled = plan.setting.framework.pace.stalled_send_seconds
     shape = plan.problem.shape
     devices = plan.layout.mesh.world_size
     is_whole = plan.layout.sharding.zero_stage is ZeroStage.NONE
     is_steady = devices <= (plan.group(stage).devices_per_node if is_whole else STEADY_DEVICES)
     crosses = further_nodes(plan.group(stage), plan.layout.mesh) > 0
-    if not stalled or is_steady:
+    if not stalled or (is_steady and not is_full):
         return 0.0
     # Each micro-batch comes from a neighbour and goes back to it; the ranks of a tensor-parallel group that
     # reaches over nodes wait for each other as long.

@@ -277,6 +277,7 @@ class CostModel:
                 [ground.members[number] for number, _ in enumerate(self.setting.body.classes)],
                 num_layers=self.setting.num_layers,
                 num_stages=stages,
+                num_micro_batches=layout.batch.num_micro_batches,
                 footprint=footprint,
             ),
             capacity_bytes=self.group.device.memory_bytes,

@@ -19,32 +19,36 @@ def withheld_bytes(
     *,
     num_layers: int,
     num_stages: int,
+    num_micro_batches: int,
     footprint: Footprint,
 ) -> Bytes:
     """Return what a device withholds at the most, with layers of these classes.
 
     A product whose ranks scatter its sums makes them whole first, and frees them. PyTorch gives a block that
     another stream reads back to its pool when the device is past that (``Tensor.record_stream``), while the
-    host may have launched as many layers more as fit the queue of launches.
+    host may have launched as many layers more as fit the queue of launches. No program runs out of memory for
+    it: before an allocation fails, the allocator waits for the device and takes all of it back
+    (``release_cached_blocks`` in ``CUDACachingAllocator.cpp``).
     """
     if not footprint.queued_layers:
         return 0.0
+    warm_up = min(num_stages, num_micro_batches)
     return max(
-        min(footprint.queued_layers, _layers_ahead(layers, num_layers=num_layers, num_stages=num_stages))
+        min(footprint.queued_layers, _passes_ahead(layers, num_stages, warm_up) * num_layers / num_stages)
         * sum(op.payload_bytes for layer in layers for op in layer.operators if scatters_an_output(op))
         for layers in classes
     )
 
 
-def _layers_ahead(layers: Sequence[LayerPasses[Tally]], *, num_layers: int, num_stages: int) -> float:
-    """Return how many layers' passes a host may launch before it waits for the device.
+def _passes_ahead(layers: Sequence[LayerPasses[Tally]], num_stages: int, warm_up: int) -> float:
+    """Return how many of a stage's passes a host may launch before it waits for the device.
 
     Without a pipeline it never waits. The first of p stages launches the p - 1 forward passes of its warm-up,
-    and one more, before it waits for a gradient; a device that runs kernels as soon as they are launched, and
-    sends each output in turn, is past two of them by then.
+    and one more, or those of all micro-batches, before it waits for a gradient; a device that runs kernels as
+    soon as they are launched, and sends each output in turn, is past two of them by then.
     """
     if num_stages == 1:
         return inf
     passes = total(each for layer in layers for each in (layer.forward, layer.backward))
     is_waiting = passes.causes.get(Cause.OVERHEAD, 0.0) > WAITING_SHARE * passes.seconds
-    return num_layers * (num_stages - 2 * is_waiting) / num_stages
+    return max(warm_up - 2 * is_waiting, 0)

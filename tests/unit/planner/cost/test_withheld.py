@@ -34,8 +34,20 @@ def decoder(*, sequence_parallel: bool = True, waits: bool = False) -> LayerPass
     return replace(model.passes(mesh, 1)[layer], forward=busy + idle, backward=busy + idle)
 
 
-def withheld(passes: LayerPasses[Tally], *, num_stages: int, footprint: Footprint = QUEUED) -> float:
-    return withheld_bytes([[passes]], num_layers=LAYERS, num_stages=num_stages, footprint=footprint)
+def withheld(
+    passes: LayerPasses[Tally],
+    *,
+    num_stages: int,
+    num_micro_batches: int = 64,
+    footprint: Footprint = QUEUED,
+) -> float:
+    return withheld_bytes(
+        [[passes]],
+        num_layers=LAYERS,
+        num_stages=num_stages,
+        num_micro_batches=num_micro_batches,
+        footprint=footprint,
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,6 +67,18 @@ def test_a_host_is_ahead_by_its_queue_or_by_what_it_launches_before_it_waits(
     layers: int,
 ) -> None:
     assert withheld(decoder(waits=waits), num_stages=num_stages) == layers * 2 * OUTPUT_BYTES
+
+
+@pytest.mark.parametrize(("num_micro_batches", "waits", "layers"), [(1, False, 8), (1, True, 0), (3, True, 8)])
+def test_a_host_is_ahead_by_no_more_passes_than_there_are_micro_batches(
+    num_micro_batches: int,
+    waits: bool,  # noqa: FBT001 - a case
+    layers: int,
+) -> None:
+    passes = decoder(waits=waits)
+    assert (
+        withheld(passes, num_stages=4, num_micro_batches=num_micro_batches) == layers * 2 * OUTPUT_BYTES
+    )
 
 
 def test_outputs_that_ranks_sum_in_place_are_not_freed() -> None:
