@@ -21,6 +21,17 @@ class Architecture:
     other: Mapping[str, object] = field(default_factory=dict)
 
 
+NEMOTRON_3_NANO: Final[Mapping[str, object]] = {
+    "hybrid_override_pattern": "MEMEM*E" + 3 * "MEMEM*E" + "MEMEM*EMEMEMEM*EMEMEMEME",
+    "hidden_size": 2688,
+    "num_key_value_heads": 2,
+    "mamba_num_heads": 64,
+    "n_routed_experts": 128,
+    "num_experts_per_tok": 6,
+    "moe_intermediate_size": 1856,
+    "moe_shared_expert_intermediate_size": 3712,
+}
+"""What its config.json has other than that of Nemotron-H-8B."""
 ARCHITECTURES: Final[Mapping[str, Architecture]] = {
     # --mtp-num-layers is off unless given, and columns count decoder layers alone.
     "deepseekv3": Architecture(preset="deepseek-v3", other={"num_nextn_predict_layers": 0}),
@@ -37,6 +48,11 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = {
     "llama4maverick": Architecture(preset="llama-4-maverick"),
     "llama4scout": Architecture(preset="llama-4-scout"),
     "mixtral": Architecture(preset="mixtral-8x7b"),
+    "nemotron3nano": Architecture(preset="nemotron-h-8b", other=NEMOTRON_3_NANO),
+    # Its page: the layers of Nemotron 3 Nano, and one further prediction.
+    "nemotron35lightning": Architecture(
+        preset="nemotron-h-8b", other={**NEMOTRON_3_NANO, "num_nextn_predict_layers": 1}
+    ),
     "nemotronh8b": Architecture(preset="nemotron-h-8b"),
     # Its config.json: the blocks of the 8B model in front and at the end, and nine instead of three between.
     "nemotronh56b": Architecture(

@@ -51,7 +51,7 @@ def report(outcomes: Sequence[Outcome]) -> Report:
     """Return the figures of some rows, and of their parts by precision, kind of model and device."""
     parts: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
-        for label in part_labels(outcome.row):
+        for label in part_labels(outcome.row, assumed=_assumed(outcome)):
             parts.setdefault(label, []).append(outcome)
     return {
         **figures(outcomes),
@@ -121,11 +121,15 @@ def noise_figures(outcomes: Iterable[Outcome]) -> Report:
     return {"pairs": len(noise), "median": metrics.median(noise), "p90": metrics.high_quantile(noise)}
 
 
-def part_labels(row: Row) -> tuple[str, ...]:
-    """Return the parts of a report that a row belongs to."""
-    is_sparse = row.text("experts") not in {"", "0", "1"}
+def part_labels(row: Row, *, assumed: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """Return the parts of a report that a row belongs to; ``assumed`` are columns that its model's name fills."""
+    is_sparse = row.text("experts") not in {"", "0", "1"} or "experts" in assumed
     labels = (precision_label(row.text("precision")), "experts" if is_sparse else "dense", row.text("device"))
     return tuple(label for label in labels if label)
+
+
+def _assumed(outcome: Outcome) -> frozenset[str]:
+    return outcome.question.assumed if outcome.question else frozenset()
 
 
 def _error_figures(compared: Sequence[Comparison]) -> Report:

@@ -86,6 +86,8 @@ PROGRAM_HINTS: Final = (
     ("megatron-bridge", "notes", re.compile(r"cuda_graph=full_iteration"), "megatron-bridge-graphs"),
     ("megatron-bridge", "framework", re.compile(r"megatron-bridge 25\."), "megatron-bridge-25"),
     ("megatron-bridge", "notes", re.compile(r"cuda_graph="), None),
+    # Its presets for hybrids capture parts of layers in every release.
+    ("megatron-bridge", "notes", re.compile(r"hybrid mamba"), None),
     ("megatron-bridge", "framework", re.compile(r" 26\.0[6-9]| 26\.1"), "megatron-bridge-graphs"),
     ("megatron-bridge", "framework", re.compile(r"nemo 2[34]\."), "nemo-24"),
     ("megatron-deepspeed", "framework", re.compile(r"\(sailor\)"), "sailor"),

@@ -25,7 +25,21 @@ from planner.workload.sizes import require_divisible, require_flag, require_size
 from planner.workload.tensor_parallel import AXIS, entering_collectives, leaving_collectives
 
 STATE_BYTES = 4
-"""States between chunks are kept in FP32."""
+"""States between chunks, and scores within them, are kept in FP32."""
+FORWARD_STATE_PASSES = 1 + 1 + 0.5 + 0.5
+"""Chunks write their states in FP32; they are read and passed on in two bytes, which every chunk reads."""
+BACKWARD_STATE_PASSES = 1 + (1 + 1) + 1 + (2 + 0.5 + 0.5) + 0.5 + 0.5
+"""States again, passed on in FP32; their gradients; both read, gradients passed back, both cast for
+products; read for the gradients of values and of the maps to and from the state."""
+FORWARD_OPERAND_PASSES = 2
+"""Values and both maps are read for the state or the scores, and for the output."""
+BACKWARD_VALUE_PASSES = 5 + 5 + 1
+"""Values, and gradients of outputs, are read by five kernels each: states, gradients of values, of either map,
+of decays. One gradient is written."""
+BACKWARD_MAP_PASSES = 4.5 + 2 + 2 + 1
+"""Maps are read five and four times; their gradients are summed over heads in FP32, read, and written."""
+FORWARD_SCORE_PASSES, BACKWARD_SCORE_PASSES = 2, 6
+"""Scores of a chunk are kept in FP32: made again, read twice; their gradients made, and read twice."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,20 +124,31 @@ class StateSpace(SplitBranch):
         )
 
     def _scan_pass(self, heads: int, chunks: int, cut: Cut) -> MemoryPass:
-        """Read the operands, write and read every chunk's state, write the output.
+        """Return what the kernels read and write, which share nothing but through memory.
 
-        Backward makes the states again; what it needs besides is the convolution's input, and the
-        step sizes of the heads.
+        Kernels as in ``ssd_combined.py`` of mamba-ssm. Backward makes scores and states again; what it needs
+        besides is the convolution's input, and the step sizes of the heads.
         """
-        operands = local_bytes(self._mixed_channels(cut.tensor_parallel), cut)
-        steps, output = local_bytes(heads, cut), local_bytes(heads * self.head_dim, cut)
+        groups = self._local_groups(cut.tensor_parallel)
+        values = local_bytes(heads * self.head_dim, cut)
+        maps = local_bytes(2 * groups * self.state, cut)
+        steps = local_bytes(heads, cut)
         states = STATE_BYTES * chunks * heads * self.head_dim * self.state
+        scores = STATE_BYTES * chunks * groups * self.chunk**2
         return MemoryPass(
             name="scan",
             module=self.module,
             kind="scan",
-            forward_bytes=operands + steps + output + 2 * states,
-            backward_bytes=2 * (operands + steps + output) + 4 * states,
+            forward_bytes=FORWARD_OPERAND_PASSES * (values + maps)
+            + steps
+            + values
+            + FORWARD_STATE_PASSES * states
+            + FORWARD_SCORE_PASSES * scores,
+            backward_bytes=BACKWARD_VALUE_PASSES * values
+            + BACKWARD_MAP_PASSES * maps
+            + 2 * steps
+            + BACKWARD_STATE_PASSES * states
+            + BACKWARD_SCORE_PASSES * scores,
             saved=(saved("scan_steps", steps),),
         )
 

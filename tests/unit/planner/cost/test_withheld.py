@@ -69,16 +69,16 @@ def test_a_host_is_ahead_by_its_queue_or_by_what_it_launches_before_it_waits(
     assert withheld(decoder(waits=waits), num_stages=num_stages) == layers * 2 * OUTPUT_BYTES
 
 
-@pytest.mark.parametrize(("num_micro_batches", "waits", "layers"), [(1, False, 8), (1, True, 0), (3, True, 8)])
+@pytest.mark.parametrize(
+    ("num_micro_batches", "waits", "layers"), [(1, False, 8), (1, True, 0), (3, True, 8)]
+)
 def test_a_host_is_ahead_by_no_more_passes_than_there_are_micro_batches(
     num_micro_batches: int,
     waits: bool,  # noqa: FBT001 - a case
     layers: int,
 ) -> None:
     passes = decoder(waits=waits)
-    assert (
-        withheld(passes, num_stages=4, num_micro_batches=num_micro_batches) == layers * 2 * OUTPUT_BYTES
-    )
+    assert withheld(passes, num_stages=4, num_micro_batches=num_micro_batches) == layers * 2 * OUTPUT_BYTES
 
 
 def test_outputs_that_ranks_sum_in_place_are_not_freed() -> None:

@@ -29,6 +29,7 @@ DEEPSEEK = {
         ("GPT OSS 120B", "gpt-oss-120b"),
         ("Grok1 314b", "mixtral-8x7b"),
         ("LLAMA4 maverick 400b", "llama-4-maverick"),
+        ("Nemotron_3_Nano", "nemotron-h-8b"),
     ],
 )
 def test_a_name_says_whose_config_describes_the_model(model: str, preset: str) -> None:
@@ -78,3 +79,12 @@ def test_hybrids_alternate_as_their_config_says() -> None:
     hybrid = workload_of(Reader(row=row(**cells, heads="64", kv_heads="8", vocab="131072")))
     assert hybrid.count("decoder") == 118
     assert 55e9 < hybrid.parameters < 57.5e9
+
+
+def test_a_name_is_enough_where_columns_say_nothing() -> None:
+    unsaid = dict.fromkeys(("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab"), "")
+    nano = workload_of(Reader(row=row(**unsaid, model="Nemotron_3_Nano")))
+    assert nano.parameters == pytest.approx(31.6e9, rel=0.002)
+    assert nano.count("decoder") == 52
+    lightning = workload_of(Reader(row=row(**unsaid, model="Nemotron_3_5_Lightning")))
+    assert lightning.count("mtp") == 1

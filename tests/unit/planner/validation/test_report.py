@@ -128,3 +128,5 @@ def test_parts_have_figures_of_their_own() -> None:
 def test_a_row_says_its_parts_itself() -> None:
     assert part_labels(row(precision="amp_bf16", experts="1")) == ("bf16", "dense", "H100")
     assert part_labels(row(precision="", device="", experts="64")) == ("experts",)
+    named = row(precision="", device="", experts="")
+    assert part_labels(named, assumed=frozenset({"experts"})) == ("experts",)
