@@ -174,7 +174,7 @@ def _interval(
 def _stalled_seconds(plan: PlayedPlan, stage: int, *, is_full: bool) -> Seconds:
     """Return what a step takes longer where a program's sends stall, as they may between many devices.
 
-    And between fewer that are full: their allocators wait for them, give back all that is free, and ask again.
+    And between fewer that are full: their allocators wait for them, free all that is unused, and ask again.
     """
     stalled = plan.setting.framework.pace.stalled_send_seconds
     shape = plan.problem.shape

@@ -3,11 +3,13 @@
 import re
 from dataclasses import replace
 from functools import cache
+from math import prod
 from typing import Final
 
 from planner.cluster import Cluster, NodeGroup
 from planner.cluster_presets import cluster_from_preset, cluster_preset_document, system_names
-from planner.devices import device_facts, device_names
+from planner.devices import device_by_name, device_facts, device_names
+from planner.errors import AmbiguousName, UnknownName
 from planner.units import GIBIBYTE
 from planner.validation.networks import network_level
 from planner.validation.rows import Reader, UnusableRow
@@ -22,7 +24,7 @@ MEMORY_TOLERANCE: Final = 0.08
 
 def cluster_of(reader: Reader) -> Cluster:
     """Return the devices that a row ran on; UnusableRow where they are unknown or unlike."""
-    num_devices = reader.required("gpus")
+    num_devices = _num_devices(reader)
     system = _nearest_system(reader, device_of(reader))
     usual = int(cluster_preset_document(system)["devices_per_node"])
     per_node = min(reader.whole("gpus_per_node", default=usual), num_devices)
@@ -38,8 +40,16 @@ def cluster_of(reader: Reader) -> Cluster:
     return Cluster(name=f"{system}:{num_devices}", node_groups=(group,))
 
 
+def _num_devices(reader: Reader) -> int:
+    """Return how many devices a row has; unsaid, as many as all of its degrees make."""
+    degrees = [reader.row.whole(axis) for axis in ("tp", "pp", "dp")]
+    if reader.row.text("gpus") or not all(degrees):
+        return reader.required("gpus")
+    return reader.default("gpus", prod(degree or 1 for degree in (*degrees, reader.row.whole("cp"))))
+
+
 def device_of(reader: Reader) -> str:
-    """Return the name of a row's device.
+    """Return the name of a row's device, which may be any of its names.
 
     Memory and links tell its variants apart; the largest is taken where they do not.
     """
@@ -48,21 +58,37 @@ def device_of(reader: Reader) -> str:
         raise UnusableRow("no device")
     if re.search(r"[+,/]", text):
         raise UnusableRow("several kinds of device, and nothing says which stage sits on which")
-    variants = [name for name in device_names() if name.split("-")[0].lower() == text.lower()]
+    variants = known = _variants(text)
     socketed = any(link in reader.row.text("intra_link").lower() for link in SOCKETED)
     if socketed and len(variants) > 1:
         variants = [name for name in variants if not any(card in name.split("-") for card in CARDS)]
-    variants = [name for name in _of_memory(reader, variants) if _systems_with(name)]
+    variants = _of_memory(reader, variants)
+    if known and not variants:
+        raise UnusableRow(f"no {text} is known with such a memory")
+    variants = [name for name in variants if _systems_with(name)]
     if not variants:
         raise UnusableRow(f"device {text} is not known yet")
     return max(variants, key=_memory_bytes)
+
+
+def _variants(text: str) -> list[str]:
+    """Return the devices of a family, or those that a longer name or an alias may mean."""
+    family = [name for name in device_names() if name.split("-")[0].lower() == text.lower()]
+    if family:
+        return family
+    try:
+        return [device_by_name(text).name]
+    except AmbiguousName as error:
+        return [str(name) for name in error.nearest_legal]
+    except UnknownName:
+        return []
 
 
 def _of_memory(reader: Reader, variants: list[str]) -> list[str]:
     """Return the variants with the row's memory; all of them where it does not say."""
     gibibytes = reader.row.number("device_mem_gib")
     if not gibibytes:
-        return reader.default("device_mem_gib", variants)
+        return reader.default("device_mem_gib", variants) if len(variants) > 1 else variants
     return [
         name for name in variants if abs(_memory_bytes(name) / (gibibytes * GIBIBYTE) - 1) <= MEMORY_TOLERANCE
     ]

@@ -122,7 +122,7 @@ def noise_figures(outcomes: Iterable[Outcome]) -> Report:
 
 
 def part_labels(row: Row, *, assumed: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Return the parts of a report that a row belongs to; ``assumed`` are columns that its model's name fills."""
+    """Return the parts of a report that a row belongs to; its model's name fills what is ``assumed``."""
     is_sparse = row.text("experts") not in {"", "0", "1"} or "experts" in assumed
     labels = (precision_label(row.text("precision")), "experts" if is_sparse else "dense", row.text("device"))
     return tuple(label for label in labels if label)

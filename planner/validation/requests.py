@@ -9,7 +9,7 @@ from planner.framework import FULL_RECOMPUTE, NO_RECOMPUTE, SELECTIVE_RECOMPUTE
 from planner.job import Constraints, SolverLimits
 from planner.planning import PlanRequest
 from planner.relatives import published_profiles
-from planner.strategy import Recompute, Schedule, ScheduleName, ShortPlan
+from planner.strategy import Recompute, Schedule, ScheduleName, ShortPlan, ZeroStage
 from planner.validation.machines import cluster_of
 from planner.validation.models import workload_of
 from planner.validation.rows import Reader, Row, UnusableRow
@@ -92,7 +92,7 @@ def question_of(row: Row) -> Question:
 def plan_of(reader: Reader, software: Software, request: PlanRequest) -> ShortPlan:
     """Return the plan of a row, with the program's defaults for what it leaves unsaid."""
     tensor, pipeline = reader.required("tp"), reader.required("pp")
-    context = reader.whole("cp", default=1)
+    context = reader.degree("cp")
     micro_batch = reader.required("mbs")
     model_parallel = tensor * pipeline * context
     data = reader.row.whole("dp") or request.cluster.num_devices // model_parallel
@@ -105,7 +105,7 @@ def plan_of(reader: Reader, software: Software, request: PlanRequest) -> ShortPl
         pipeline_parallel=pipeline,
         context_parallel=context,
         data_parallel=data,
-        expert_parallel=reader.whole("ep", default=1),
+        expert_parallel=reader.degree("ep"),
         virtual_stages=virtual_stages,
         micro_batch_size=micro_batch,
         zero_stage=_zero_stage(reader, software, replicas=data * context),
@@ -153,6 +153,8 @@ def _zero_stage(reader: Reader, software: Software, *, replicas: int) -> int:
     stage, distributed = reader.row.whole("zero_stage"), reader.row.flag("dist_opt")
     if stage is None and distributed is not None:
         stage = int(distributed)
+    if stage is not None and stage > max(ZeroStage):
+        raise UnusableRow("zero_stage is none of 0 to 3")
     if stage is None and replicas > 1:
         stage = reader.default("zero_stage", software.default_zero_stage)
     return stage if stage and replicas > 1 else 0
@@ -169,7 +171,7 @@ def _virtual_stages(
     if stages == 1:
         return 1
     if given is not None:
-        return given
+        return max(given, 1)
     layers = body_of(request.workload).num_layers
     interleaves = software.interleaves and layers % stages == 0 and passes % stages == 0
     return reader.default("vpp", layers // stages if interleaves else 1)

@@ -91,6 +91,10 @@ class Reader:
         value = self.row.whole(column)
         return self.default(column, default) if value is None else value
 
+    def degree(self, column: str) -> int:
+        """Return over how many ranks something is split: one where the row does not say, or says none."""
+        return max(self.whole(column, default=1), 1)
+
     def flag(self, column: str, *, default: bool) -> bool:
         """Return a switch, or the default."""
         value = self.row.flag(column)

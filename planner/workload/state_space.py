@@ -34,8 +34,8 @@ products; read for the gradients of values and of the maps to and from the state
 FORWARD_OPERAND_PASSES = 2
 """Values and both maps are read for the state or the scores, and for the output."""
 BACKWARD_VALUE_PASSES = 5 + 5 + 1
-"""Values, and gradients of outputs, are read by five kernels each: states, gradients of values, of either map,
-of decays. One gradient is written."""
+"""Values, and gradients of outputs, are read by five kernels each: for states, for gradients of values, of
+either map, of decays. One gradient is written."""
 BACKWARD_MAP_PASSES = 4.5 + 2 + 2 + 1
 """Maps are read five and four times; their gradients are summed over heads in FP32, read, and written."""
 FORWARD_SCORE_PASSES, BACKWARD_SCORE_PASSES = 2, 6

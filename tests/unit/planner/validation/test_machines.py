@@ -22,6 +22,21 @@ def test_name_memory_and_link_tell_a_device(device: str, gibibytes: str, link: s
     assert not reader.assumed
 
 
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [
+        ("H100-SXM5-80GB", "H100-SXM5-80GB"),
+        ("NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"),
+        ("A100-SXM4-40GB", "A100-SXM4-40GB"),
+        ("NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB"),
+    ],
+)
+def test_a_whole_name_or_an_alias_tells_a_device_and_its_memory(device: str, name: str) -> None:
+    reader = Reader(row=row(device=device, device_mem_gib="", intra_link="NVLink"))
+    assert device_of(reader) == name
+    assert not reader.assumed
+
+
 def test_an_unsaid_memory_is_the_largest() -> None:
     reader = Reader(row=row(device="A100", device_mem_gib=""))
     assert device_of(reader) == "A100-SXM4-80GB"
@@ -34,6 +49,7 @@ def test_an_unsaid_memory_is_the_largest() -> None:
         ("", "no device"),
         ("RTX-3090+Titan-RTX", "several kinds of device, and nothing says which stage sits on which"),
         ("Abacus", "device Abacus is not known yet"),
+        ("V100", "no V100 is known with such a memory"),
     ],
 )
 def test_devices_that_cannot_be_priced_are_refused(device: str, reason: str) -> None:
@@ -61,7 +77,7 @@ def test_nodes_of_another_size_are_joined_inside_alone() -> None:
 
 @pytest.mark.parametrize(
     ("cells", "reason"),
-    [({"gpus": ""}, "no gpus"), ({"gpus": "12"}, "gpus is no multiple of gpus_per_node")],
+    [({"gpus": "", "dp": ""}, "no gpus"), ({"gpus": "12"}, "gpus is no multiple of gpus_per_node")],
 )
 def test_nodes_that_do_not_come_out_are_refused(cells: dict[str, str], reason: str) -> None:
     with pytest.raises(UnusableRow, match=reason):
@@ -73,3 +89,10 @@ def test_unsaid_nodes_and_links_are_those_of_the_preset_system() -> None:
     (group,) = cluster_of(reader).node_groups
     assert (group.num_nodes, group.devices_per_node) == (2, 8)
     assert reader.assumed == {"gpus_per_node", "intra_link", "inter_link"}
+
+
+def test_an_unsaid_number_of_devices_is_that_of_all_degrees() -> None:
+    reader = Reader(row=row(gpus="", tp="2", pp="2", cp="", dp="4"))
+    (group,) = cluster_of(reader).node_groups
+    assert group.num_nodes * group.devices_per_node == 16
+    assert "gpus" in reader.assumed

@@ -42,6 +42,16 @@ def test_sharding_is_the_distributed_optimizer_or_a_zero_stage(cells: dict[str, 
     assert not question.assumed
 
 
+def test_a_zero_stage_that_does_not_exist_is_no_fact() -> None:
+    with pytest.raises(UnusableRow, match="zero_stage is none of 0 to 3"):
+        question_of(row(zero_stage="4"))
+
+
+def test_degrees_of_none_are_one() -> None:
+    plan = question_of(row(cp="0", ep="0", vpp="0", pp="2", dp="2")).plan
+    assert (plan.context_parallel, plan.expert_parallel, plan.virtual_stages) == (1, 1, 1)
+
+
 @pytest.mark.parametrize(
     ("text", "recompute"),
     [
