@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from planner.communication import is_asked, own_format
 from planner.cost.model import CostModel
 from planner.full_plan import full_plan
 from planner.job import SolverLimits
@@ -19,12 +20,14 @@ from planner.prediction import predict
 from planner.search.best_first import SideSearch, search
 from planner.search.outcome import Candidate, SearchOutcome, simplest
 from planner.search.ranking import layout_rank, num_techniques
+from planner.search.sending import FORMATS
 from planner.search.space import Space
 from planner.strategy import Layout, RecomputeMode, TrainingPlan, ZeroStage
 from planner.units import NANOSECONDS_PER_SECOND, Seconds
 from planner.usual_recipe import usual_recipe
+from planner.wire import WireFormat
 
-Choice = int | RecomputeMode
+Choice = int | RecomputeMode | WireFormat
 """What a decision is fixed to."""
 
 MOST_TIES: Final = 3
@@ -223,15 +226,25 @@ def _pipeline(layout: Layout) -> dict[str, Choice]:
 
 
 def _landmarks(again: _Again, best: Candidate) -> Iterator[_Other]:
-    """Yield plans that people compare with: no pipeline, fewer devices, the usual recipe."""
+    """Yield plans that people compare with: no pipeline, usual numerics, fewer devices, the usual recipe."""
     flat = again.best({"pipeline_parallel": 1}) if best.layout.mesh.pipeline_parallel > 1 else None
     if flat is not None:
         yield _Other(why="Without a pipeline", candidate=flat)
+    yield from _sent_as_usual(again, best)
     yield from _on_fewer_devices(again, best)
     recipe = usual_recipe(again.space, again.model)
     if recipe is not None:
         framework = again.space.setting.framework.name
         yield _Other(why=f"The usual recipe of {framework}", candidate=recipe)
+
+
+def _sent_as_usual(again: _Again, best: Candidate) -> Iterator[_Other]:
+    """Yield the best plan whose replicas send what the framework does by default, where the best's do not."""
+    setting, sharding = again.space.setting, best.layout.sharding
+    if any(is_asked(setting, sharding, word) for word in FORMATS):
+        found = again.best({word: own_format(setting, word) for word in FORMATS})
+        if found is not None:
+            yield _Other(why="Without quantized communication", candidate=found)
 
 
 def _on_fewer_devices(again: _Again, best: Candidate) -> Iterator[_Other]:

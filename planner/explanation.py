@@ -1,10 +1,11 @@
 """What binds, what was given up, what would help; each sentence cites the field that backs it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from typing import Final
 
 from planner.framework import Framework, StateFormats
-from planner.job import BaseFormat, Job, Trainable
+from planner.job import Job, Trainable
 from planner.parameters import COMPILATIONS
 from planner.plan import Alternative, Certificate, Explanation, Prediction, StageMemory, TimeBreakdown
 from planner.strategy import Mesh, TrainingPlan
@@ -25,6 +26,7 @@ CAUSE_WORDS = {
 }
 
 
+NO_SWITCHES: Final[Mapping[str, str]] = {}
 STATE_WORDS = {"optimizer": "optimizer states", "parameters": "parameters", "gradients": "gradients"}
 
 
@@ -84,7 +86,7 @@ def _adapter_warnings(trainable: Trainable, framework: Framework) -> Iterator[st
         return
     if not framework.adapters:
         yield f"{framework.name} is not known to train low-rank adapters: priced as if it did"
-    narrow = trainable.base_format in {BaseFormat.NF4, BaseFormat.INT8}
+    narrow = trainable.rests_narrow
     if narrow and not framework.quantized_bases:
         yield (
             f"{framework.name} is not known to train over weights at rest in {trainable.base_format}: "
@@ -113,13 +115,18 @@ def explain(
     certificate: Certificate | None = None,
     alternatives: tuple[Alternative, ...] = (),
     memory_fraction: float = 1.0,
+    switches: Mapping[str, str] = NO_SWITCHES,
 ) -> tuple[Explanation, ...]:
-    """Return the sentences about a plan, the most telling first."""
+    """Return the sentences about a plan, the most telling first.
+
+    ``switches`` are what the framework has to be told, by the word of a sharding that takes it.
+    """
     return (
         *_proof(certificate),
         *_time(prediction),
         *_memory(prediction, memory_fraction=memory_fraction),
         *_hosts(plan, prediction),
+        *_sent(plan, switches),
         *_traded(plan, prediction, alternatives),
         *_certainty(prediction),
     )
@@ -190,6 +197,18 @@ def _hosts(plan: TrainingPlan, prediction: Prediction) -> Iterator[Explanation]:
         f"{format_seconds(visible)} to the step."
     )
     yield Explanation(text=text, pointer=f"/prediction/host/{prediction.host.index(fullest)}")
+
+
+def _sent(plan: TrainingPlan, switches: Mapping[str, str]) -> Iterator[Explanation]:
+    """Say what replicas send and keep that is not the framework's default, and how that is told it."""
+    for word, told in switches.items():
+        pointer = f"/plan/sharding/{word}"
+        dtype = getattr(plan.sharding, word)
+        text = {
+            "gather_dtype": f"Parameters are gathered as {dtype}",
+            "reduce_dtype": f"Gradients are reduced as {dtype}",
+        }.get(word, "Parameters stay gathered from forward to backward")
+        yield Explanation(text=f"{text}, not as the framework would: {told}.", pointer=pointer)
 
 
 def _traded(

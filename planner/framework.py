@@ -10,6 +10,7 @@ from planner.job import AttentionKind, Job, Precision
 from planner.limits import Limits
 from planner.pace import AS_MEASURED, ProgramPace
 from planner.strategy import Recompute, RecomputeMode, ScheduleName, ZeroStage
+from planner.wire import WireChoice
 from planner.workload.keeping import FUSED, Keeping
 
 
@@ -85,6 +86,13 @@ class StateWidths:
     def with_moments(self, bytes_per_parameter: float) -> Self:
         """Return the widths with so many bytes of moments per parameter."""
         return replace(self, optimizer=self.master + bytes_per_parameter)
+
+    def accumulating(self, choice: WireChoice | None) -> Self:
+        """Return the widths where gradients are added up in what they are reduced in, if they are."""
+        if choice is None or not choice.accumulates:
+            return self
+        width = choice.format.bytes_per_value
+        return replace(self, gradient=width, held_gradient=self.held_gradient - self.gradient + width)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

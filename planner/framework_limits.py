@@ -12,6 +12,16 @@ from typing import Final
 from planner.limits import STATES, ExpertLimits, ExpertRanks, ExpertTensor, LayerSplit, Limits
 from planner.offload_limits import DEEPSPEED_OFFLOAD, FSDP2_OFFLOAD, MEGATRON_OFFLOAD, NO_OFFLOAD, HostShare
 from planner.strategy import DEFAULT_RANK_ORDER, PIPELINE_INSIDE, ContextParallelScheme, ZeroStage
+from planner.wire_choices import (
+    ANY_GATHERS,
+    ANY_REDUCTIONS,
+    DEEPSPEED_GATHERS,
+    DEEPSPEED_REDUCTIONS,
+    MEGATRON_GATHERS,
+    MEGATRON_REDUCTIONS,
+    TORCH_GATHERS,
+    TORCH_REDUCTIONS,
+)
 
 WITHOUT_SHARDED_PARAMETERS: Final = (ZeroStage.NONE, ZeroStage.OPTIMIZER, ZeroStage.GRADIENTS)
 
@@ -39,6 +49,8 @@ MEGATRON: Final = Limits(
     # --num-distributed-optimizer-instances; beside sharded parameters --outer-dp-sharding-strategy optim
     # has all instances share the optimizer's states.
     grouped_states=(("optimizer",), ("gradients", "optimizer"), STATES, ("parameters", "gradients")),
+    gathers=MEGATRON_GATHERS,
+    reductions=MEGATRON_REDUCTIONS,
     recompute_modules=MEGATRON_MODULES,
     # MoELayer.forward raises for tensor parallelism without sequence parallelism while training.
     experts=ExpertLimits(need_sequence_parallel=True),
@@ -53,6 +65,9 @@ MEGATRON_DEEPSPEED: Final = Limits(
     context_parallel_schemes=(ContextParallelScheme.ALL_TO_ALL,),
     context_parallel_alone=True,
     grouped_states=(),
+    gathers=DEEPSPEED_GATHERS,
+    reductions=DEEPSPEED_REDUCTIONS,
+    keeps_gathered="stage3_max_reuse_distance and stage3_max_live_parameters beyond all parameters",
     recompute_modules={},
     # ds_pretrain_gpt_1.3B_MoE128.sh: "MoE is not compatible with pipeline parallel".
     experts=ExpertLimits(
@@ -73,6 +88,9 @@ PYTORCH: Final = Limits(
     grouped_states=(STATES,),
     # It is called on each module, with a mesh and a policy of its own.
     shards_modules_apart=True,
+    gathers=TORCH_GATHERS,
+    reductions=TORCH_REDUCTIONS,
+    keeps_gathered="reshard_after_forward=False",
     # Schedule1F1B and ScheduleInterleaved1F1B raise for other numbers of micro-batches.
     spare_stages=0,
     interleaved_fill_rounds=True,
@@ -90,6 +108,9 @@ TORCHTITAN: Final = replace(
     # pipeline_llm raises for a looped schedule with one stage per rank.
     zero_bubble_chunks=2,
     shards_modules_apart=False,
+    # --training.mixed_precision_reduce takes float32 alone.
+    reductions=(),
+    keeps_gathered="--parallelism.fsdp_reshard_after_forward never",
     # ParallelDims shards over dp_shard x cp.
     shards_over_context=True,
     # No option for torch's rotate method.
@@ -108,6 +129,10 @@ DEEPSPEED: Final = Limits(
     context_parallel_alone=True,
     # zero_hpz_partition_size; MiCS is gone.
     grouped_states=(("parameters",),),
+    gathers=DEEPSPEED_GATHERS,
+    reductions=DEEPSPEED_REDUCTIONS,
+    # A parameter is not released that the trace of a step needs again within so many others.
+    keeps_gathered="stage3_max_reuse_distance and stage3_max_live_parameters beyond all parameters",
     recompute_modules={},
     # AutoEP, folded with AutoTP below stage 3 alone.
     experts=ExpertLimits(
@@ -172,4 +197,10 @@ MAXTEXT: Final = Limits(
     ),
 )
 
-NO_LIMITS: Final = Limits(rank_orders=(), shards_modules_apart=True)
+NO_LIMITS: Final = Limits(
+    rank_orders=(),
+    shards_modules_apart=True,
+    gathers=ANY_GATHERS,
+    reductions=ANY_REDUCTIONS,
+    keeps_gathered="reshard_after_forward",
+)

@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from planner.framework import Framework
-from planner.rules import axes, context, experts, layers, offload, pipeline, recompute, sharding
+from planner.rules import (
+    axes,
+    communication,
+    context,
+    experts,
+    layers,
+    offload,
+    pipeline,
+    recompute,
+    sharding,
+)
 from planner.rules.rule import Outcome, Part, Proposal, Rule
 from planner.setting import Setting
 from planner.strategy import Layout, Violation
@@ -20,6 +30,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *pipeline.RULES,
     *layers.RULES,
     *sharding.RULES,
+    *communication.RULES,
     *experts.RULES,
     *recompute.RULES,
     *offload.RULES,

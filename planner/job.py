@@ -87,6 +87,11 @@ class Trainable:
         """Whether adapters are trained in place of the layers."""
         return self.kind is TrainableKind.LORA
 
+    @property
+    def rests_narrow(self) -> bool:
+        """Whether what is not trained rests in fewer bits than products read."""
+        return self.base_format in {BaseFormat.NF4, BaseFormat.INT8}
+
 
 class Loss(StrEnum):
     """What is minimised. All but DPO are the loss of the model's own head."""

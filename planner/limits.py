@@ -11,6 +11,7 @@ from typing import Final
 
 from planner.offload_limits import EVERYTHING, OffloadLimits
 from planner.strategy import DEFAULT_RANK_ORDER, ContextParallelScheme, ZeroStage
+from planner.wire import WireChoice
 from planner.workload.operators import Module
 
 STATES: Final = ("parameters", "gradients", "optimizer")
@@ -141,6 +142,12 @@ class Limits:
     """Whether each module may be sharded in its own way."""
     tensor_zero_stages: tuple[ZeroStage, ...] = tuple(ZeroStage)
     """ZeRO stages that go with tensor parallelism."""
+    gathers: tuple[WireChoice, ...] = ()
+    """What gathers of parameters may move besides parameters as products read them."""
+    reductions: tuple[WireChoice, ...] = ()
+    """What reductions of gradients may move besides gradients as they are accumulated."""
+    keeps_gathered: str | None = None
+    """How ZeRO stage 3 is told to leave parameters gathered from forward to backward; None for not at all."""
     unsharded_alone: bool = False
     """Whether replicas that share nothing go with no other axis."""
     spare_stages: int | None = None

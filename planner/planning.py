@@ -6,6 +6,7 @@ from typing import Final
 
 from planner.alternatives import alternatives
 from planner.cluster import Cluster
+from planner.communication import switches
 from planner.cost.model import CostModel
 from planner.cost.pipeline import Assignment
 from planner.cost.placed_layout import place_on_groups
@@ -44,6 +45,7 @@ from planner.search.dimensions import dimensions
 from planner.search.offloading import is_searched
 from planner.search.outcome import Candidate, ProgressReport, SearchOutcome
 from planner.search.refusal import why_nothing_is_legal
+from planner.search.sending import check_consent
 from planner.search.shortage import least_needs
 from planner.search.space import Space, search_space
 from planner.strategy import Layout, ShortPlan, TrainingPlan, Violation
@@ -154,7 +156,12 @@ def evaluate_plan(request: PlanRequest, plan: TrainingPlan | ShortPlan) -> Resul
         plan=written,
         prediction=prediction,
         explanation=(
-            *explain(written, prediction, memory_fraction=request.constraints.memory_fraction),
+            *explain(
+                written,
+                prediction,
+                memory_fraction=request.constraints.memory_fraction,
+                switches=switches(setting, written.sharding),
+            ),
             *machine_words(request.cluster, request.profiles),
         ),
         warnings=(*_warnings(request, prediction), *_idle_devices(setting, written)),
@@ -229,6 +236,7 @@ def _planned(
                 certificate=certificate,
                 alternatives=others,
                 memory_fraction=request.constraints.memory_fraction,
+                switches=switches(space.setting, plan.sharding),
             ),
             *machine_words(request.cluster, request.profiles),
         ),
@@ -330,9 +338,11 @@ def searched_space(request: PlanRequest) -> Space:
     setting = _setting(request)
     group = _picked_group(request)
     others = {word: value for word, value in request.constraints.fixed.items() if word != NODE_GROUP}
-    return search_space(
+    space = search_space(
         replace(setting, cluster=request.cluster.only(group)), replace(request.constraints, fixed=others)
     )
+    check_consent(space)
+    return space
 
 
 def _picked_group(request: PlanRequest) -> str:

@@ -79,6 +79,18 @@ def _replicas_alone(traits: Framework) -> Framework:
     return replace(traits, limits=limits)
 
 
+def _without_own_gradient_format(traits: Framework) -> Framework:
+    """Return traits of a Megatron FSDP without --megatron-fsdp-grad-comm-dtype."""
+    accumulated = tuple(each for each in traits.limits.reductions if each.accumulates)
+    return replace(traits, limits=replace(traits.limits, reductions=accumulated))
+
+
+def _quantizing_fp16_alone(traits: Framework) -> Framework:
+    """Return traits whose kernels take the bits of BF16 weights for FP16: nothing converts them."""
+    gathers = (replace(each, precisions=(Precision.FP16,)) for each in traits.limits.gathers)
+    return replace(traits, limits=replace(traits.limits, gathers=tuple(gathers)))
+
+
 def _without_expert_parallel(traits: Framework) -> Framework:
     experts = replace(traits.limits.experts, spread=False, tensor=ExpertTensor.SAME)
     return replace(traits, limits=replace(traits.limits, experts=experts))
@@ -93,6 +105,7 @@ def _without_auto_ep(traits: Framework) -> Framework:
 
 CHANGES: Final[Mapping[str, tuple[Change, ...]]] = {
     "megatron-core": (
+        Change(release="0.17", before=_without_own_gradient_format),
         Change(release="0.16", before=_one_rank_per_head),
         Change(release="0.15", before=_without_precision(Precision.NVFP4)),
         Change(release="0.14", before=_without_shared_experts),
@@ -105,7 +118,10 @@ CHANGES: Final[Mapping[str, tuple[Change, ...]]] = {
         Change(release="0.3", before=_replicas_alone),
         Change(release="0.2", before=_without_expert_parallel),
     ),
-    "deepspeed": (Change(release="0.19", before=_without_auto_ep),),
+    "deepspeed": (
+        Change(release="0.19", before=_without_auto_ep),
+        Change(release="0.19", before=_quantizing_fp16_alone),
+    ),
 }
 """Newest first."""
 

@@ -17,6 +17,7 @@ from planner.expansion import expand_short_plan
 from planner.legality import Setting, degree_is_legal, divisors, layout_violations, legal_tensor_parallel
 from planner.search.master import Solution
 from planner.search.outcome import Candidate
+from planner.search.sending import keeps_to_what_is_fixed
 from planner.search.space import MOST_PASSES, Space
 from planner.search.usual_split import play_usual_split
 from planner.strategy import Layout, Recompute, RecomputeMode, ShortPlan
@@ -95,6 +96,7 @@ def _is_allowed(space: Space, layout: Layout) -> bool:
     order = space.fixed("rank_order")
     return (
         all(space.allowed(word, value) for word, value in values.items())
+        and keeps_to_what_is_fixed(space, layout.sharding)
         and order in {None, mesh.rank_order}
         and space.fixed("schedule") in {None, layout.schedule, layout.schedule.name}
         and space.fixed("recompute") in {None, recompute, recompute.mode}

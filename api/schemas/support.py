@@ -24,7 +24,7 @@ SUPPORTED: Final[Mapping[str, tuple[object, ...]]] = {
     **{
         f"{where}/{word}": (None,)
         for where in ("/constraints/fixed", "/constraints/fixed/sharding", "/plan", "/plan/sharding")
-        for word in ("gather_dtype", "reduce_dtype", "experts")
+        for word in ("experts",)
     },
 }
 """The values that a field may have so far, by its path in a normalised request."""

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import gcd
 from typing import Final
 
 from planner.cost.tally import CONTENTION_FRACTION, NOTHING, Cause, Family, Tally, booked, exposed, least
+from planner.cost.wire import Wire
 from planner.framework import StateWidths
 from planner.profile import Estimate
 from planner.strategy import Sharding, ZeroStage
@@ -16,6 +18,8 @@ BUCKET_PARAMETERS: Final = 40_000_000
 
 GroupClock = Callable[[Collective, Bytes, int, int], Estimate]
 """Times an operation of so many payload bytes over ``size`` ranks, ``step`` replica ranks apart."""
+MemoryClock = Callable[[Bytes], Estimate]
+"""Times a pass over so many bytes of the device's memory, read and written."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,6 +34,8 @@ class ReplicaCosts:
     replicas: int
     sharding: Sharding
     widths: StateWidths
+    wire: Wire
+    """The formats that it sends in."""
     buckets: bool
     pace: float = 1.0
     """Time of its collectives over measured ones."""
@@ -38,13 +44,17 @@ class ReplicaCosts:
     """Other ways to place and to group the same replicas: whatever is sent takes what the quickest takes."""
     gathers_whole_forward: bool = False
     """Whether forward passes gather from all shards of a step, backward passes from nearer copies."""
+    moves: MemoryClock | None = None
+    """What times converting to them; None where nothing is converted."""
+    near: int = 1
+    """Replicas that share a node."""
     _known: dict[tuple[object, float], Tally] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     def in_forward(self, gathered: Bytes, work: Tally) -> Tally:
         """Return what a layer's forward pass shows of its parameters' gather, per micro-batch."""
-        return self._beside(self.beside_forward(gathered), work)
+        return self._beside(self.beside_forward(gathered), work) + self.converted_forward(gathered)
 
     def beside_forward(self, gathered: Bytes) -> Tally:
         """Return what is sent beside a layer's forward pass."""
@@ -55,7 +65,18 @@ class ReplicaCosts:
 
         A layer without a backward pass is not gathered for one.
         """
-        return self._beside(self.beside_backward(gathered if work.seconds else 0.0, trained), work)
+        gathered = gathered if work.seconds else 0.0
+        shown = self._beside(self.beside_backward(gathered, trained), work)
+        return shown + self.converted_backward(gathered, trained)
+
+    def converted_forward(self, gathered: Bytes) -> Tally:
+        """Return what converting takes in a forward pass: the device's memory hides nothing of it."""
+        return self._least(ReplicaCosts._forward_conversion, gathered)
+
+    def converted_backward(self, gathered: Bytes, trained: int) -> Tally:
+        """Return what converting takes in a backward pass, of parameters and of gradients."""
+        reduction = self._least(ReplicaCosts._conversion_in_pass, trained)
+        return reduction + self._least(ReplicaCosts._backward_conversion, gathered)
 
     def beside_backward(self, gathered: Bytes, trained: int) -> Tally:
         """Return what is sent beside a layer's backward pass."""
@@ -68,8 +89,9 @@ class ReplicaCosts:
         )
 
     def reduction_per_step(self, trained: int) -> Tally:
-        """Return the reduction that runs once a step, after the last micro-batch."""
-        return self._least(ReplicaCosts._reduction_after, trained)
+        """Return the reduction that runs once a step, after the last micro-batch, and converting for it."""
+        converted = self._least(ReplicaCosts._conversion_after, trained)
+        return self._least(ReplicaCosts._reduction_after, trained) + converted
 
     def gather_per_step(self, trained: int) -> Tally:
         """Return the gather of updated parameters that runs once a step."""
@@ -87,16 +109,28 @@ class ReplicaCosts:
 
     def _forward_gather(self, gathered: Bytes) -> Tally:
         """Return the gather before a forward pass: sharded parameters are gathered every time."""
-        if not self._gathers_in_passes:
-            return NOTHING
-        own = self.sharding.parameters
-        group = max(own, self.sharding.optimizer) if self.gathers_whole_forward else own
-        return self._collective(Collective.ALL_GATHER, gathered, size=group, step=1)
+        sent = self.wire.gathered(gathered)
+        return self._collective(Collective.ALL_GATHER, sent, size=self._forward_group, step=1)
 
     def _backward_gather(self, gathered: Bytes) -> Tally:
-        if not self._gathers_in_passes or not self.sharding.reshard_after_forward:
-            return NOTHING
-        return self._collective(Collective.ALL_GATHER, gathered, size=self.sharding.parameters, step=1)
+        sent = self.wire.gathered(gathered)
+        return self._collective(Collective.ALL_GATHER, sent, size=self._backward_group, step=1)
+
+    def _forward_conversion(self, gathered: Bytes) -> Tally:
+        return self._moved(self.wire.gather_moves(gathered, group=self._forward_group))
+
+    def _backward_conversion(self, gathered: Bytes) -> Tally:
+        return self._moved(self.wire.gather_moves(gathered, group=self._backward_group))
+
+    def _conversion_in_pass(self, trained: float) -> Tally:
+        return self._converted(trained) if self._reduces_in_passes else NOTHING
+
+    def _conversion_after(self, trained: float) -> Tally:
+        return NOTHING if self._reduces_in_passes else self._converted(trained)
+
+    def _converted(self, trained: float) -> Tally:
+        moved = self.wire.reduction_moves(trained, group=self.replicas, near=self._near(self.replicas))
+        return self._moved(moved)
 
     def _reduction_in_pass(self, trained: float) -> Tally:
         """Return the reduction that every micro-batch asks for where gradients are sharded.
@@ -105,7 +139,7 @@ class ReplicaCosts:
         that to the end of the step.
         """
         group = self.sharding.gradients
-        if self.sharding.zero_stage < ZeroStage.GRADIENTS:
+        if not self._reduces_in_passes:
             return NOTHING
         if group >= self.sharding.optimizer:
             return self._averaged(trained, group)
@@ -114,7 +148,7 @@ class ReplicaCosts:
     def _reduction_after(self, trained: float) -> Tally:
         """Return the reduction that waits for the last micro-batch."""
         few, many = self.sharding.gradients, self.sharding.optimizer
-        if self.sharding.zero_stage < ZeroStage.GRADIENTS:
+        if not self._reduces_in_passes:
             return self._averaged(trained, many)
         if few >= many:
             return NOTHING
@@ -130,17 +164,23 @@ class ReplicaCosts:
         few, many = self.sharding.parameters, self.sharding.optimizer
         if few >= many or (self._gathers_in_passes and self.gathers_whole_forward):
             return NOTHING
-        shard = float(self.widths.compute * trained) / few
+        shard = self.wire.gathered(float(self.widths.compute * trained)) / few
         return self._collective(Collective.ALL_GATHER, shard, size=many // few, step=few)
 
     def _averaged(self, trained: float, group: int) -> Tally:
         """Return the sum over all replicas, of which each rank of a group keeps its shard.
 
         Whole gradients are all-reduced; others take a reduce-scatter over the shard group and an all-reduce
-        of the shard over its copies.
+        of the shard over its copies. In place of the reduce-scatter quantized ones are exchanged within a
+        node, and their sums between nodes.
         """
         gradients = self._gradients(trained)
-        inside = self._collective(Collective.REDUCE_SCATTER, gradients, size=group, step=1)
+        if self.wire.exchanges:
+            near = self._near(group)
+            inside = self._collective(Collective.ALL_TO_ALL, gradients, size=near, step=1)
+            inside += self._collective(Collective.ALL_TO_ALL, gradients / near, size=group // near, step=near)
+        else:
+            inside = self._collective(Collective.REDUCE_SCATTER, gradients, size=group, step=1)
         return inside + self._across(gradients / group, group)
 
     def _across(self, shard: Bytes, group: int) -> Tally:
@@ -148,7 +188,26 @@ class ReplicaCosts:
         return self._collective(Collective.ALL_REDUCE, shard, size=self.replicas // group, step=group)
 
     def _gradients(self, trained: float) -> Bytes:
-        return float(self.widths.gradient * trained)
+        return self.wire.reduced(trained)
+
+    @property
+    def _forward_group(self) -> int:
+        """The ranks that forward passes gather from; 1 where they gather nothing."""
+        own = self.sharding.parameters
+        return max(own, self.sharding.optimizer) if own > 1 and self.gathers_whole_forward else own
+
+    @property
+    def _backward_group(self) -> int:
+        return self.sharding.parameters if self.sharding.reshard_after_forward else 1
+
+    def _near(self, group: int) -> int:
+        """Return how many ranks of a group share a node."""
+        return gcd(self.near, group)
+
+    @property
+    def _reduces_in_passes(self) -> bool:
+        """Whether gradients are reduced with every micro-batch, as far as those are sharded."""
+        return self.sharding.zero_stage >= ZeroStage.GRADIENTS
 
     @property
     def _gathers_in_passes(self) -> bool:
@@ -161,3 +220,8 @@ class ReplicaCosts:
         bucket = max(payload, float(self.widths.compute * BUCKET_PARAMETERS)) if self.buckets else payload
         estimate = self.clock(operation, bucket, size, step).scaled(self.pace * payload / bucket)
         return booked(estimate, cause=Cause.DATA_PARALLEL, family=Family.COLLECTIVE)
+
+    def _moved(self, size: Bytes) -> Tally:
+        if not size or self.moves is None:
+            return NOTHING
+        return booked(self.moves(size), cause=Cause.DATA_PARALLEL, family=Family.MEMORY_PASS)

@@ -73,17 +73,17 @@ def frozen_bytes(whole_bytes: Bytes, *, sharding: Sharding) -> StateBytes:
 
 
 def buffer_bytes(
-    *, gathered_bytes: Bytes, trained_parameters: int, widths: StateWidths, sharding: Sharding
+    *, gathered_bytes: Bytes, trained_parameters: int, gradient_bytes: float, sharding: Sharding
 ) -> Bytes:
     """Return the transient bytes that sharding needs around one layer.
 
     Gathered copies of two layers of so many bytes where parameters are sharded, whole gradients of two
-    layers of so many trained parameters where gradients are.
+    layers of so many trained parameters where gradients are, each of ``gradient_bytes``.
     """
     gathers = sharding.parameters > 1 and sharding.reshard_after_forward
     gathered = GATHERED_LAYERS * gathered_bytes if gathers else 0
     shards_gradients = sharding.zero_stage >= ZeroStage.GRADIENTS
-    whole = GATHERED_LAYERS * widths.gradient * trained_parameters if shards_gradients else 0
+    whole = GATHERED_LAYERS * gradient_bytes * trained_parameters if shards_gradients else 0
     return float(gathered + whole)
 
 

@@ -22,11 +22,7 @@ from planner.cost.layer import CollectiveClock, KernelClock, LayerClock, LayerPa
 from planner.cost.layout_costs import HostPart, LayoutCosts, PartCost, Run, fixed_part, layer_class
 from planner.cost.ledger import LAUNCH_RELATIVE_ERROR, Amount, Ledger, Tallies, Timed
 from planner.cost.machine_facts import MachineFacts
-from planner.cost.memory import (
-    StateBytes,
-    buffer_bytes,
-    framework_bytes,
-)
+from planner.cost.memory import GATHERED_LAYERS, StateBytes, buffer_bytes, framework_bytes
 from planner.cost.mesh_links import MeshLinks, further_nodes, num_communicators
 from planner.cost.offload import HostCosts
 from planner.cost.pipeline import FixedPart, LayerClass, PipelineProblem
@@ -34,7 +30,7 @@ from planner.cost.replicas import Replicas, replicas_key, replicas_of
 from planner.cost.shared_cores import slowdown, slowed
 from planner.cost.shared_part import shared_part
 from planner.cost.split_backward import SplitBackward, split_backward
-from planner.cost.state_passes import StatePasses
+from planner.cost.state_passes import COPIED, StatePasses
 from planner.cost.states import StateCosts
 from planner.cost.tally import NOTHING, Cause, Tally, constant, least
 from planner.cost.withheld import withheld_bytes
@@ -54,6 +50,7 @@ from planner.strategy import (
 from planner.units import NANOSECONDS_PER_SECOND, Bytes, FlopsPerSecond, Seconds
 from planner.workload.frozen import BASE_BYTES
 from planner.workload.layers import EMBEDDING, Cut, Layer
+from planner.workload.operators import Phase
 from planner.workload.weights import Holding, Holdings, holdings
 
 HOST_ERROR: Final = 0.7
@@ -266,12 +263,7 @@ class CostModel:
             tied=least((ground.tied, *(each.tied for each in crossings))),
             base_bytes=framework_bytes(num_groups=num_communicators(layout.mesh), footprint=footprint),
             buffer_bytes=footprint.buffer_bytes
-            + buffer_bytes(
-                gathered_bytes=max(part.gathered_bytes for part in parts),
-                trained_parameters=max(part.trained_parameters for part in parts),
-                widths=self.widths,
-                sharding=layout.sharding,
-            )
+            + self._buffer_bytes(layout.sharding, parts, replicas)
             + max(part.staged_bytes for part in parts),
             withheld_bytes=withheld_bytes(
                 [ground.members[number] for number, _ in enumerate(self.setting.body.classes)],
@@ -287,21 +279,46 @@ class CostModel:
         shared = self._slowdown(layout)
         return found if shared == 1.0 else slowed(found, shared)
 
+    @staticmethod
+    def _buffer_bytes(sharding: Sharding, parts: Sequence[PartCost], replicas: Replicas) -> Bytes:
+        """Return what gathers and reductions have on the device for a while."""
+        gathered = max(part.gathered_bytes for part in parts)
+        trained = max(part.trained_parameters for part in parts)
+        wire = replicas.dense.wire
+        staged = wire.staged(
+            gathered_bytes=gathered if sharding.parameters > 1 else 0.0,
+            trained=trained,
+            layers=GATHERED_LAYERS,
+        )
+        return staged + buffer_bytes(
+            gathered_bytes=gathered,
+            trained_parameters=trained,
+            gradient_bytes=wire.buffered_gradient,
+            sharding=sharding,
+        )
+
     def _replicas_of(self, layout: Layout, others: Sequence[Layout]) -> Replicas:
         """Return how replicas are kept equal, no dearer than in any of the other layouts."""
         ways = [(self.links(each.mesh), each.sharding) for each in (layout, *others)]
         key = tuple(replicas_key(links.mesh, sharding) for links, sharding in ways)
         if key not in self._replicas:
-            (links, sharding), *further = ways
-            self._replicas[key] = replicas_of(
-                links,
-                sharding,
-                framework=self.setting.framework,
-                widths=self.widths,
-                contention_fraction=self.facts.contention_fraction,
-                others=further,
-            )
+            self._replicas[key] = self.replicas(*ways[0], others=ways[1:])
         return self._replicas[key]
+
+    def replicas(
+        self, links: MeshLinks, sharding: Sharding, *, others: Sequence[tuple[MeshLinks, Sharding]] = ()
+    ) -> Replicas:
+        """Return how the replicas of a mesh are kept equal, no dearer than in others; see `replicas_of`."""
+        return replicas_of(
+            links,
+            sharding,
+            framework=self.setting.framework,
+            widths=self.widths,
+            precision=self.setting.job.precision,
+            moves=partial(self.kernels.moved, COPIED[0], phase=Phase.FORWARD),
+            contention_fraction=self.facts.contention_fraction,
+            others=others,
+        )
 
     def _crossing(self, mesh: Mesh, ground: Ground) -> Crossing:
         """Return what stages send each other on a mesh that differs from that of a ground in its order."""
@@ -474,6 +491,7 @@ class CostModel:
         added_up = passes.num_micro_batches if passes else 0
         key = (name, way, tied, replicas.key, ground.cut_key, on_host, added_up)
         if key not in self._parts:
+            replicas = replicas if isinstance(name, int) else replicas.at_ends
             held = self._held_by(name, ground, tied=tied)
             run = self._run(name, way.recompute, ground)
             is_sharded = replicas.dense.sharding.gradients > 1
@@ -581,6 +599,8 @@ class CostModel:
             kernels=self.kernels,
             products=products,
             vector_flops_per_second=self.group.device.peak_flops_per_second.get("fp32"),
+            reductions=self.setting.framework.limits.reductions,
+            precision=job.precision,
         )
 
     def between_passes(self, mesh: Mesh, schedule: ScheduleName | None = None) -> Tally:

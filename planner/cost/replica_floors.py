@@ -7,7 +7,7 @@ import numpy as np
 
 from planner.cost.ground import Member
 from planner.cost.model import CostModel
-from planner.cost.replicas import Replicas, replicas_key, replicas_of
+from planner.cost.replicas import Replicas, replicas_key
 from planner.cost.sweep import Floats
 from planner.cost.tally import total
 from planner.strategy import Mesh, Sharding, ZeroStage
@@ -24,6 +24,9 @@ class Share:
     forward_seconds: Seconds
     backward_seconds: Seconds
     contention_fraction: float
+    converted_forward_seconds: Seconds
+    converted_backward_seconds: Seconds
+    """What converting takes of it, which nothing hides."""
 
     def shown(self, forward: Floats, backward: Floats) -> Floats:
         """Return what passes of so many seconds show of it."""
@@ -31,7 +34,11 @@ class Share:
         again = np.where(backward > 0, self.backward_seconds, 0.0)
         covered = np.minimum(self.forward_seconds, self.fraction * forward)
         covered = covered + np.minimum(again, self.fraction * backward)
-        return np.asarray(self.forward_seconds + again - (1.0 - self.contention_fraction) * covered)
+        converted = self.converted_forward_seconds + np.where(
+            backward > 0, self.converted_backward_seconds, 0.0
+        )
+        sent = self.forward_seconds + again
+        return np.asarray(sent + converted - (1.0 - self.contention_fraction) * covered)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,13 +69,8 @@ class ReplicaFloors:
         others = [each for each in further if self._shows_traffic(sharding)]
         key = (*cut, replicas_key(mesh, sharding), *(replicas_key(*other) for other in others))
         if key not in self._known:
-            replicas = replicas_of(
-                model.links(mesh),
-                sharding,
-                framework=model.setting.framework,
-                widths=model.widths,
-                contention_fraction=model.facts.contention_fraction,
-                others=[(model.links(other), own) for other, own in others],
+            replicas = model.replicas(
+                model.links(mesh), sharding, others=[(model.links(other), own) for other, own in others]
             )
             held = self._holdings(mesh, cut)
             self._known[key] = {
@@ -99,6 +101,10 @@ class ReplicaFloors:
                     states.gathered_bytes(holding), holding.reduced
                 ).seconds,
                 contention_fraction=share.contention_fraction,
+                converted_forward_seconds=share.converted_forward(states.gathered_bytes(holding)).seconds,
+                converted_backward_seconds=share.converted_backward(
+                    states.gathered_bytes(holding), holding.reduced
+                ).seconds,
             )
             for holding, share in parts
         ]

@@ -10,9 +10,11 @@ from planner.cost.memory import StateBytes, frozen_bytes, state_bytes
 from planner.cost.tally import NOTHING, Cause, Family, Tally, booked, total
 from planner.footprint import Footprint
 from planner.framework import StateWidths
+from planner.job import Precision
 from planner.optimizers import Matrix, Optimizer, WeightShapes, newton_schulz_products
 from planner.strategy import Sharding
 from planner.units import Bytes, FlopsPerSecond, Seconds
+from planner.wire import WireChoices, chosen
 from planner.workload.operators import MatrixProduct, Module, Phase
 from planner.workload.weights import Holding
 
@@ -40,10 +42,20 @@ class StateCosts:
     products: KernelCosts
     vector_flops_per_second: FlopsPerSecond | None = None
     """Of FP32 outside matrix products, where the datasheet says."""
+    reductions: WireChoices = ()
+    """What reductions may move besides gradients as they are accumulated, at ``precision``."""
+    precision: Precision = Precision.BF16
     _known: dict[WeightShapes, StateWidths] = field(default_factory=dict, init=False, repr=False)
 
-    def widths_of(self, shapes: WeightShapes) -> StateWidths:
+    def widths_of(self, shapes: WeightShapes, sharding: Sharding) -> StateWidths:
         """Return the bytes per parameter of each state, moments averaged over the shapes."""
+        found = self._own_widths(shapes)
+        if sharding.reduce_dtype is None:
+            return found
+        return found.accumulating(chosen(self.reductions, sharding.reduce_dtype, sharding, self.precision))
+
+    def _own_widths(self, shapes: WeightShapes) -> StateWidths:
+        """Return them with gradients as the framework has them."""
         known = self._known.get(shapes)
         if known is None:
             parameters = shapes.parameters
@@ -59,7 +71,7 @@ class StateCosts:
         """
         trained = state_bytes(
             holding.trained.parameters,
-            widths=self.widths_of(holding.trained),
+            widths=self.widths_of(holding.trained, sharding),
             sharding=sharding,
             footprint=self.footprint,
             replicas=replicas,
@@ -71,10 +83,10 @@ class StateCosts:
         if self.copies_shards and 1 < sharding.parameters < sharding.optimizer:
             own = self.widths.parameter * ceil(holding.trained.parameters / sharding.optimizer)
             states += StateBytes(parameters=own + spread / sharding.optimizer)
-        return states + self._looked_up(holding.looked_up)
+        return states + self._looked_up(holding.looked_up, sharding)
 
-    def _looked_up(self, tables: WeightShapes) -> StateBytes:
-        widths, parameters = self.widths_of(tables), tables.parameters
+    def _looked_up(self, tables: WeightShapes, sharding: Sharding) -> StateBytes:
+        widths, parameters = self.widths_of(tables, sharding), tables.parameters
         return StateBytes(parameters=widths.parameter * parameters, optimizer=widths.optimizer * parameters)
 
     def shard_bytes(self, holding: Holding, sharding: Sharding) -> Bytes:
@@ -97,7 +109,7 @@ class StateCosts:
         """
         if not shapes.parameters:
             return NOTHING
-        widths = self.widths_of(shapes)
+        widths = self.widths_of(shapes, sharding)
         reads = NORM_AND_UPDATE + self.optimizer.more_passes
         width = reads * widths.gradient + 2 * widths.optimizer + widths.parameter
         shard = ceil(shapes.parameters / sharding.optimizer)
@@ -108,7 +120,7 @@ class StateCosts:
 
     def host_part(self, holding: Holding, sharding: Sharding) -> HostPart:
         """Return what of some parameters can go to the host, of one device."""
-        trained, widths = holding.trained.parameters, self.widths_of(holding.trained)
+        trained, widths = holding.trained.parameters, self.widths_of(holding.trained, sharding)
         updated = ceil(trained / sharding.optimizer)
         reads = NORM_AND_UPDATE - 1 + self.optimizer.more_passes
         return HostPart(

@@ -37,6 +37,7 @@ from planner.search.outcome import Candidate, ProgressReport, SearchOutcome, sim
 from planner.search.placings import Placing, undominated
 from planner.search.point_master import solve_evenly
 from planner.search.ranking import layout_rank, scheme_rank
+from planner.search.sending import sent
 from planner.search.solver import WorkLimits
 from planner.search.space import WHOLE, Space
 from planner.search.span_master import solve_in_order
@@ -139,10 +140,11 @@ class _Search:
             shares = mesh.data_parallel * mesh.pipeline_parallel
             if self._is_settled(self._floors.work_ns(ways, shares=shares)):
                 return False
-        states = [
-            (zero_sharding(stage, replicas=mesh.replicas, framework=framework), most_on_host(self._space))
+        shardings = (
+            zero_sharding(stage, replicas=mesh.replicas, framework=framework)
             for stage in framework.zero_stages
-        ]
+        )
+        states = [(way, most_on_host(self._space)) for own in shardings for way in sent(self._space, own)]
         return self._floors.memory.may_hold_states(mesh, states)
 
     def _unseen_ns(self) -> tuple[int, ...]:

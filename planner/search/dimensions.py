@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping
 
+from planner.communication import RESHARD
 from planner.framework import Framework, Grain
 from planner.limits import LayerSplit
 from planner.search import fewer_devices
 from planner.search.offloading import FORBIDDEN, is_searched, tried_words
 from planner.search.placings import is_beside_hosts
+from planner.search.sending import FORMATS, format_words, kept_words
 from planner.search.space import MOST_PASSES, SEARCHED, Space
 from planner.setting import (
     EXPERT_AXES,
     Setting,
 )
-from planner.strategy import ContextParallelScheme, Schedule, ZeroStage
+from planner.strategy import ContextParallelScheme, Schedule
 
 
 def dimensions(space: Space) -> dict[str, str]:
@@ -41,8 +43,8 @@ def dimensions(space: Space) -> dict[str, str]:
     words["expert_rank_order"] = "not searched: as rank_order goes"
     words["interleave_group_size"] = _turn_words(space)
     words["shard_group"] = _group_words(space)
-    words |= dict.fromkeys(("gather_dtype", "reduce_dtype"), "not searched: as the framework does")
-    words["reshard_after_forward"] = _reshard_words(space.setting.framework)
+    words |= {word: format_words(space, word) for word in FORMATS}
+    words[RESHARD] = kept_words(space)
     words["offload"] = _offload_words(space, words["offload"])
     return words | _fixed_by_framework(space, words)
 
@@ -73,13 +75,6 @@ def _group_words(space: Space) -> str:
     if is_beside_hosts(space):
         return "not searched: all replicas, for what the stages of a node share on its host"
     return "searched: as many nearest replicas as a level of links has, or all"
-
-
-def _reshard_words(framework: Framework) -> str:
-    """Return whether what is gathered may stay from forward to backward: ZeRO stage 2 of FSDP does that."""
-    if framework.keeps_master_weights or ZeroStage.GRADIENTS not in framework.zero_stages:
-        return "not searched: the default"
-    return "searched, by zero_stage: stage 2 keeps what is gathered, stage 3 does not"
 
 
 def _offload_words(space: Space, words: str) -> str:

@@ -17,6 +17,7 @@ from planner.framework import Framework, Grain
 from planner.job import AttentionKind
 from planner.legality import missing_modules
 from planner.limits import LayerSplit
+from planner.rules.communication import EXCHANGE
 from planner.rules.layers import comes_out
 from planner.rules.pipeline import ACCUMULATION, least_group, runs_again
 from planner.rules.rule import Part
@@ -24,6 +25,7 @@ from planner.search.fewer_devices import Degrees
 from planner.search.offloading import Chain, Choice, Offloading, fixed_choice
 from planner.search.placings import Groups, Orders, grouped, ordered, rank_orders
 from planner.search.schemes import Schemes
+from planner.search.sending import keeps_to_what_is_fixed, may_send_otherwise, sent
 from planner.search.space import (
     BATCHED,
     MESHED,
@@ -256,7 +258,10 @@ class Choices:
         self._space = space
         self._recompute = _recompute_choices(space)
         self._known: dict[object, tuple[Choice, ...]] = {}
-        self._read = frozenset().union(*(rule.parts for rule in space.rules[SHARDED]))
+        # What is never sent otherwise breaks no rule of how it is.
+        otherwise = may_send_otherwise(space)
+        rules = (rule for rule in space.rules[SHARDED] if rule is not EXCHANGE or otherwise)
+        self._read = frozenset().union(*(rule.parts for rule in rules))
         self._offloading = Offloading(space)
         self._groups = Groups.of(space)
         self._chains: dict[object, tuple[Chain, ...]] = {}
@@ -299,7 +304,10 @@ class Choices:
         space, framework, sizes = self._space, self._space.setting.framework, self._groups.sizes(mesh)
         for zero_stage in _zero_stages(space, mesh):
             usual = zero_sharding(zero_stage, replicas=mesh.replicas, framework=framework)
-            for sharding, recompute in product(grouped(usual, sizes), self._recompute):
+            shardings = (way for own in grouped(usual, sizes) for way in sent(space, own))
+            for sharding, recompute in product(shardings, self._recompute):
+                if not keeps_to_what_is_fixed(space, sharding):
+                    continue
                 choice = fixed_choice(space, Choice(sharding=sharding, recompute=recompute))
                 layout = choice.on(mesh, batch)
                 is_legal = not layout.offloads or space.runs(layout, step=OFFLOADED)

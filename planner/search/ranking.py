@@ -16,6 +16,8 @@ def num_techniques(layout: Layout) -> int:
             layout.schedule.virtual_stages > 1,
             layout.schedule.name.splits_backward,
             layout.sharding.zero_stage > ZeroStage.NONE,
+            layout.sharding.gather_dtype is not None,
+            layout.sharding.reduce_dtype is not None,
             any(option.mode is not RecomputeMode.NONE for option in layout.recompute),
             layout.offloads,
         )
@@ -40,6 +42,7 @@ def layout_rank(layout: Layout) -> tuple[int, ...]:
         -layout.sharding.optimizer,
         -layout.sharding.parameters,
         -layout.sharding.gradients,
+        int(not layout.sharding.reshard_after_forward),
     )
 
 

@@ -1,11 +1,14 @@
 """Why no layout is legal: the rule that the caller's choices break, with the nearest legal values."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from planner.communication import RESHARD
 from planner.errors import IllegalChoice
 from planner.expansion import with_modules, zero_sharding
 from planner.legality import layout_violations
 from planner.search.offloading import Choice, fixed_choice
+from planner.search.sending import FORMATS
 from planner.search.space import Space
 from planner.strategy import (
     Batch,
@@ -15,6 +18,7 @@ from planner.strategy import (
     Recompute,
     Schedule,
     ScheduleName,
+    Sharding,
     Violation,
     ZeroStage,
 )
@@ -25,7 +29,7 @@ def why_nothing_is_legal(space: Space) -> IllegalChoice:
     """Return the rule that the fixed choices break, with the nearest legal values."""
     fixed = space.constraints.fixed
     for violation in _violations_of(space, _probe(space)):
-        word = violation.pointer.removeprefix("/plan/")
+        word = violation.pointer.removeprefix("/plan/").removeprefix("sharding/")
         if word.partition("/")[0] in fixed:
             return IllegalChoice(
                 violation.rule, pointer=f"/constraints/fixed/{word}", nearest_legal=violation.nearest_legal
@@ -62,6 +66,12 @@ def _scheme(space: Space, context: int) -> ContextParallelScheme:
     return usual if chosen is None else ContextParallelScheme(str(chosen))
 
 
+def _as_fixed(space: Space, sharding: Sharding) -> Sharding:
+    """Return a sharding that sends, and keeps gathered, what is fixed."""
+    fixed = {word: space.fixed(word) for word in (*FORMATS, RESHARD) if space.fixed(word) is not None}
+    return replace(sharding, **fixed)  # type: ignore[arg-type]  # the wire has checked types
+
+
 def _probe(space: Space) -> Layout:
     """Return a layout with the fixed choices and the simplest legal rest, to be judged by the rules."""
 
@@ -85,7 +95,10 @@ def _probe(space: Space) -> Layout:
     modes = (
         with_modules(recompute, space.setting.framework) if isinstance(recompute, Recompute) else Recompute(),
     )
-    sharding = zero_sharding(zero_stage, replicas=max(data * context, 1), framework=space.setting.framework)
+    sharding = _as_fixed(
+        space,
+        zero_sharding(zero_stage, replicas=max(data * context, 1), framework=space.setting.framework),
+    )
     choice = fixed_choice(space, Choice(sharding=sharding, recompute=modes))
     return Layout(
         mesh=Mesh(

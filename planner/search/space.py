@@ -38,6 +38,9 @@ SEARCHED: Final = (
     "context_parallel_scheme",
     "all_to_all_degree",
     "rank_order",
+    "gather_dtype",
+    "reduce_dtype",
+    "reshard_after_forward",
     "offload",
 )
 """Words of the flat plan form that a search decides, or takes fixed."""
@@ -47,7 +50,6 @@ NOT_SEARCHED: Final[Mapping[str, object]] = {
     "expert_rank_order": None,
     "interleave_group_size": None,
     "sharding": None,
-    "reshard_after_forward": None,
     "layers_per_stage": None,
 }
 """Words that are left at one value (None: the default that follows from the rest)."""

@@ -12,6 +12,7 @@ from itertools import permutations, product
 from math import gcd
 from typing import Final
 
+from planner.communication import own_format
 from planner.cost.model import CostModel
 from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs, stage_peak_bytes
 from planner.cost.replay import replay
@@ -39,6 +40,7 @@ from planner.strategy import (
     Sharding,
     ZeroStage,
 )
+from planner.wire import WireFormat
 from tests.unit.planner.search.enumeration import every_assignment
 
 OPEN: Final = ("searched", "fixed by framework")
@@ -278,9 +280,44 @@ def _shardings(asked: Open, mesh: Mesh) -> Iterator[Sharding]:
     replicas, framework = mesh.replicas, asked.setting.framework
     for stage in asked.values("zero_stage", list(ZeroStage), default=ZeroStage.NONE):
         usual = zero_sharding(ZeroStage(stage), replicas=replicas, framework=framework)  # type: ignore[arg-type]  # a number
-        yield usual
+        found = [usual]
         if asked.words.get("shard_group", "").startswith(OPEN):
-            yield from _in_parts(usual, _group_sizes(asked, mesh))
+            found += _in_parts(usual, _group_sizes(asked, mesh))
+        for sharding in found:
+            yield from (
+                sent for sent in _sent(asked, sharding) if not _breaks_rules(asked.setting, mesh, sent)
+            )
+
+
+def _sent(asked: Open, sharding: Sharding) -> Iterator[Sharding]:
+    """Yield a sharding in every format that a certificate names, freed after forward and kept, where open."""
+    every: list[list[object]] = []
+    for word in ("gather_dtype", "reduce_dtype"):
+        said = asked.words[word].replace(",", "").split()
+        own = own_format(asked.setting, word)
+        formats: list[object] = [None, *(str(each) for each in WireFormat if each in said and each != own)]
+        every.append(asked.values(word, formats, default=None))
+    usual = sharding.reshard_after_forward
+    gathers = sharding.zero_stage is ZeroStage.PARAMETERS and sharding.parameters > 1
+    both: list[object] = [True, False] if gathers else [usual]
+    kept = asked.values("reshard_after_forward", both, default=usual)
+    for gather, reduction, reshards in product(*every, kept):
+        sent = {"gather_dtype": gather, "reduce_dtype": reduction, "reshard_after_forward": reshards}
+        yield replace(sharding, **sent)  # type: ignore[arg-type]  # values of each word's own type
+
+
+def _breaks_rules(setting: Setting, mesh: Mesh, sharding: Sharding) -> bool:
+    """Whether a sharding breaks a rule on a mesh, whatever else is decided."""
+    plain = Layout(
+        mesh=mesh,
+        batch=Batch(micro_batch_size=1, num_micro_batches=1),
+        schedule=Schedule(),
+        sharding=sharding,
+        recompute=(Recompute(),),
+    )
+    read = {Part.MESH, Part.REPLICAS, Part.SHARDING}
+    rules = (rule for rule in rules_of(setting.framework) if rule.parts <= read)
+    return bool(broken(rules, Proposal(setting=setting, layout=plain)))
 
 
 def _in_parts(usual: Sharding, groups: list[int]) -> Iterator[Sharding]:

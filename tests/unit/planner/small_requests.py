@@ -32,6 +32,8 @@ EXPERTS: Final = 0.25
 """Share of the models that have experts."""
 WITHOUT_EXPERTS: Final = ("nanotron",)
 """Frameworks that train no experts at all and refuse such requests."""
+CONSENTING: Final = 3
+"""One in so many requests lets plans send quantized parameters and gradients."""
 HALF_FROZEN: Final = 6
 """One in so many requests leaves the layers of the body as they are."""
 MEMORY_FRACTIONS: Final = (0.94, 0.94, 0.1, 0.05, 0.035, 0.025)
@@ -109,6 +111,11 @@ def some_constraints(random: Random) -> Constraints:
     return Constraints(fixed=fixed, bounds=bounds, forbid=("offload",), memory_fraction=fraction)
 
 
+def some_consents(number: int) -> tuple[str, ...]:
+    """Return what the caller consents to: now and then that less is sent than frameworks do by default."""
+    return ("quantized_communication",) if number % CONSENTING == 0 else ()
+
+
 def some_training(number: int) -> Trainable:
     """Return what is trained: everything, or now and then both ends alone, whose replicas exchange little."""
     return Trainable(frozen=("decoder",)) if number % HALF_FROZEN == 0 else Trainable()
@@ -135,7 +142,7 @@ def small_request(number: int) -> PlanRequest:
             attention=random.choice([AttentionKind.FLASH, AttentionKind.FLASH, AttentionKind.UNFUSED]),
             trainable=some_training(number),
         ),
-        constraints=some_constraints(random),
+        constraints=replace(some_constraints(random), allow=some_consents(number)),
         solver=SolverLimits(time_limit_seconds=600),
         profiles=(builtin_profile(f"{system}/published"),),
     )

@@ -118,9 +118,10 @@ def test_the_table_tells_the_rules_that_bind() -> None:
 
 
 def test_no_framework_at_all_has_few_rules() -> None:
-    """What stays is what the planner can price: schedules, modules to recompute, optimizers of hosts."""
+    """What stays is what can be priced: schedules, recomputed modules, formats sent, hosts' optimizers."""
     names = {entry.name for entry in rule_table(FRAMEWORKS["any"])}
-    assert names == {"schedules", "interleaved-groups", "recompute-modules", "host-optimizer"}
+    sent = {"gathered-formats", "reduced-formats", "exchanged-reductions"}
+    assert names == {"schedules", "interleaved-groups", "recompute-modules", "host-optimizer", *sent}
 
 
 def test_a_search_may_be_held_to_modules_by_the_names_of_the_framework() -> None:

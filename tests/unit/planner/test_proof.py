@@ -25,6 +25,7 @@ BEGINNINGS = (
     "fixed by framework",
     "fixed by the model",
     "forbidden",
+    "not allowed by user",
 )
 """How a certificate's words on a dimension begin."""
 PLAN_WORDS = (
@@ -44,6 +45,9 @@ PLAN_WORDS = (
     "virtual_stages",
     "interleave_group_size",
     "zero_stage",
+    "gather_dtype",
+    "reduce_dtype",
+    "reshard_after_forward",
     "recompute",
     "layers_per_stage",
     "offload",

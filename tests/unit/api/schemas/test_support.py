@@ -28,7 +28,7 @@ def pointer_refused(document: dict[str, Any]) -> str:
         ("job/sequence_lengths", [[128, 1.0]]),
         ("objective/minimize", "cost"),
         ("objective/tokens", 1e12),
-        ("constraints/fixed/gather_dtype", "fp8"),
+        ("constraints/fixed/experts", {"zero_stage": 1, "optimizer": 2}),
     ],
 )
 def test_a_field_that_cannot_be_answered_is_named(place: str, value: object) -> None:
@@ -46,7 +46,7 @@ def test_a_field_that_cannot_be_answered_is_named(place: str, value: object) -> 
     [
         ({"offload": {"parameters": {"nvme": 0.5}}}, "/plan/offload/parameters/nvme"),
         ({"offload": {"optimizer": {"nvme": 0.5}}}, "/plan/offload/optimizer/nvme"),
-        (plan(sharding={"reduce_dtype": "fp8"}), "/plan/sharding/reduce_dtype"),
+        (plan(sharding={"experts": {"zero_stage": 1}}), "/plan/sharding/experts"),
         (
             plan(stages=[{**STAGE, "chunks": [{"virtual_stage": 0, "layers": [{**LAYERS, "of": "draft"}]}]}]),
             "/plan/stages/0/chunks/0/layers/0/of",

@@ -6,6 +6,7 @@ import pytest
 
 from planner.cost.data_parallel import ReplicaCosts
 from planner.cost.replicas import expert_sharding
+from planner.cost.wire import Wire
 from planner.framework import StateWidths
 from planner.profile import Estimate, Provenance
 from planner.strategy import Mesh, Sharding, ZeroStage
@@ -15,6 +16,7 @@ from planner.workload.operators import Collective
 REPLICAS = 16
 PARAMETERS = 1024
 WIDTHS = StateWidths(parameter=2, compute=2, gradient=4, held_gradient=4, optimizer=12)
+PLAIN = Wire(compute=WIDTHS.compute, gradient=WIDTHS.gradient)
 ZERO_3 = Sharding(zero_stage=ZeroStage.PARAMETERS, parameters=16, gradients=16, optimizer=16)
 IN_NODES = replace(ZERO_3, parameters=4, gradients=4, optimizer=4)
 
@@ -22,7 +24,7 @@ Sent = list[tuple[Collective, Bytes, int, int]]
 GATHER, SCATTER, REDUCE = Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_REDUCE
 
 
-def sent_in(traffic: str, sharding: Sharding, *, copies: bool = False) -> Sent:
+def sent_in(traffic: str, sharding: Sharding, *, copies: bool = False, wire: Wire = PLAIN) -> Sent:
     """Return the collectives of some traffic: operation, bytes, ranks and how many replicas apart."""
     sent: Sent = []
 
@@ -35,6 +37,7 @@ def sent_in(traffic: str, sharding: Sharding, *, copies: bool = False) -> Sent:
         replicas=REPLICAS,
         sharding=sharding,
         widths=WIDTHS,
+        wire=wire,
         buckets=False,
         gathers_whole_forward=copies,
     )
@@ -96,7 +99,9 @@ def test_the_quickest_of_several_ways_counts() -> None:
         return Estimate(seconds=payload * size, provenance=Provenance.MEASURED, relative_error=0.0)
 
     all_of_them, near = (
-        ReplicaCosts(clock=clock, replicas=REPLICAS, sharding=sharding, widths=WIDTHS, buckets=False)
+        ReplicaCosts(
+            clock=clock, replicas=REPLICAS, sharding=sharding, widths=WIDTHS, wire=PLAIN, buckets=False
+        )
         for sharding in (ZERO_3, IN_NODES)
     )
     either = replace(all_of_them, others=(near,))

@@ -109,7 +109,10 @@ def test_sharded_parameters_need_room_for_gathered_layers() -> None:
     for zero_stage, expected in [(ZeroStage.OPTIMIZER, 0), (ZeroStage.PARAMETERS, 2 * (2 + 4) * 1000)]:
         sharding = zero_sharding(zero_stage, replicas=8, framework=framework)
         room = buffer_bytes(
-            gathered_bytes=2 * 1000, trained_parameters=1000, widths=widths, sharding=sharding
+            gathered_bytes=2 * 1000,
+            trained_parameters=1000,
+            gradient_bytes=widths.gradient,
+            sharding=sharding,
         )
         assert room == expected
 

@@ -41,7 +41,9 @@ def test_many_devices_are_left_idle_as_they_divide_alone() -> None:
 
 def test_gathered_parameters_stay_where_a_zero_stage_means_that() -> None:
     assert words("pytorch")["reshard_after_forward"].startswith("searched, by zero_stage")
-    assert words("megatron-core")["reshard_after_forward"] == "not searched: the default"
+    assert words("megatron-core")["reshard_after_forward"] == "fixed by framework"
+    assert words("deepspeed")["reshard_after_forward"] == "searched"
+    assert words("deepspeed", reshard_after_forward=False)["reshard_after_forward"] == "fixed by user"
 
 
 @pytest.mark.parametrize(
