@@ -92,6 +92,7 @@ def plan_line(plan: Plan) -> str:
             *(degrees or ["one device"]),
             f"micro-batch {plan['batch']['micro_batch_size']}",
             f"ZeRO-{plan['sharding']['zero_stage']}",
+            *(f"{dtype} {what}" for what, dtype in _sent(plan["sharding"])),
             recomputation_words(plan),
             *(["offload"] if host_shares(plan) else []),
         ]
@@ -195,11 +196,20 @@ def _sentences(plan: Plan) -> Iterator[str]:
     zero = int(plan["sharding"]["zero_stage"])
     if zero:
         yield f"ZeRO-{zero}: {ZERO_WORDS[zero]} over {_shard_sizes(plan['sharding'])} devices."
+    for what, dtype in _sent(plan["sharding"]):
+        yield f"{dtype} {what} between replicas."
     yield _recomputation_sentence(plan)
     shares = host_shares(plan)
     if shares:
         states = ", ".join(f"{STATE_WORDS[state]} ({share:.0%})" for state, share in shares.items())
         yield f"On the host: {states}."
+
+
+def _sent(sharding: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what replicas send in a format that is not the framework's default, and the format."""
+    for word, what in (("gather_dtype", "gathers"), ("reduce_dtype", "reductions")):
+        if sharding.get(word):
+            yield what, str(sharding[word])
 
 
 def _shares(shares: Mapping[str, float]) -> str:

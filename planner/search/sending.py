@@ -20,7 +20,6 @@ from planner.communication import (
     own_format,
 )
 from planner.errors import IllegalChoice
-from planner.framework import Framework
 from planner.search.space import Space
 from planner.strategy import Sharding, ZeroStage
 
@@ -95,7 +94,7 @@ def kept_words(space: Space) -> str:
         return "fixed by user"
     if framework.limits.keeps_gathered is None or ZeroStage.PARAMETERS not in framework.zero_stages:
         return "fixed by framework"
-    if _is_stage_two(framework):
+    if _is_stage_two(space):
         return "searched, by zero_stage: stage 2 keeps what is gathered, stage 3 does not"
     return "searched"
 
@@ -116,11 +115,13 @@ def _kept(space: Space, sharding: Sharding) -> tuple[Sharding, ...]:
     framework, fixed = space.setting.framework, space.fixed(RESHARD)
     if sharding.zero_stage is not ZeroStage.PARAMETERS or sharding.parameters == 1:
         return (sharding,)
-    if framework.limits.keeps_gathered is None or (fixed is None and _is_stage_two(framework)):
+    if framework.limits.keeps_gathered is None or (fixed is None and _is_stage_two(space)):
         return (sharding,)
     return (sharding, replace(sharding, reshard_after_forward=False))
 
 
-def _is_stage_two(framework: Framework) -> bool:
-    """Whether parameters that stay gathered are what its stage 2 is."""
-    return not framework.keeps_master_weights and ZeroStage.GRADIENTS in framework.zero_stages
+def _is_stage_two(space: Space) -> bool:
+    """Whether parameters that stay gathered are what the framework's stage 2 is, which is tried as well."""
+    framework = space.setting.framework
+    is_one = not framework.keeps_master_weights and ZeroStage.GRADIENTS in framework.zero_stages
+    return is_one and space.allowed("zero_stage", ZeroStage.GRADIENTS.value)

@@ -165,6 +165,8 @@ def _refuse_what_is_missing(order: TrialOrder) -> None:
     rules = (
         (mesh.context_parallel == 1, "context parallel"),
         (sharding.experts is None, "experts that are sharded by themselves"),
+        (sharding.gather_dtype is None, "parameters that are gathered in a format of their own"),
+        (sharding.reduce_dtype in {None, "bf16"}, "gradients that are reduced in a format but bf16"),
         (mesh.expert_tensor_parallel == 1, "experts cut over tensor parallel ranks"),
         (mesh.tensor_parallel == 1 or not _has_experts(order), "experts beside tensor parallel"),
         (

@@ -216,7 +216,8 @@ def _shard(chunk: Chunk, placed: Sequence[PlacedLayer], mesh: TrialMesh) -> None
     is_freed = mesh.frees_gathered
     policy = MixedPrecisionPolicy()
     if order.job.precision == "bf16" and order.job.parameter_dtype == "fp32":
-        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        reduced = torch.float32 if order.sharding.reduce_dtype is None else torch.bfloat16
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=reduced)
     host = CPUOffloadPolicy(pin_memory=mesh.mesh.device_type == "cuda")
     shard = partial(
         fully_shard,

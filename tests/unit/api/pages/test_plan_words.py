@@ -79,6 +79,14 @@ def test_a_plan_reads_as_sentences() -> None:
     )
 
 
+def test_what_replicas_send_is_said_where_it_is_no_default() -> None:
+    sent = plan()
+    sent["sharding"] |= {"gather_dtype": "int8", "reduce_dtype": "int4"}
+    assert "ZeRO-1 · int8 gathers · int4 reductions · " in plan_line(sent)
+    assert "int8 gathers between replicas." in plan_sentences(sent)
+    assert "int4 reductions between replicas." in plan_sentences(sent)
+
+
 def test_a_sequence_that_is_split_is_said() -> None:
     split = plan()
     split["mesh"]["context_parallel"] = 2

@@ -71,6 +71,8 @@ def test_chunks_stand_turn_by_turn_and_stage_by_stage() -> None:
             "groups of several sizes",
         ),
         ({"sharding": {"experts": {"zero_stage": 1}}}, "experts"),
+        ({"sharding": {"zero_stage": 3, "gather_dtype": "int8"}}, "gathered in a format of their own"),
+        ({"sharding": {"zero_stage": 3, "reduce_dtype": "int4"}}, "reduced in a format but bf16"),
         ({"layers": []}, "no plan to run"),
     ],
 )
