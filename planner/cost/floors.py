@@ -12,17 +12,18 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.cost.capped_layers import capped_layers_ns
 from planner.cost.ground import Member, cut_key
 from planner.cost.layer import LayerClock, recomputed_modules
 from planner.cost.model import ROUNDING, CostModel, LayerKey
 from planner.cost.replica_floors import ReplicaFloors, Share, Traffic
 from planner.cost.sweep import MANY_SAMPLES, SWEEPS, Floats, Line, Sweep, SweptCosts, SweptOperators
 from planner.cost.whole_layers import StageEnds, whole_layers_ns
-from planner.strategy import LayerWay, Mesh, Recompute, Sharding
+from planner.strategy import LayerWay, Mesh, Recompute, RecomputeMode, Sharding
 from planner.units import NANOSECONDS_PER_SECOND, Flops
 from planner.workload.layers import Cut, Layer
 from planner.workload.operators import CollectivePass, Module, Phase
-from planner.workload.recomputation import WHOLE_LAYER, saved_bytes
+from planner.workload.recomputation import NOTHING, WHOLE_LAYER, saved_bytes
 from planner.workload.weights import weight_products
 
 NONE: Final = Recompute()
@@ -102,6 +103,11 @@ class SweptLayer:
             self._saved[modules] = Line(one, many)
         return self._saved[modules]
 
+    def freed(self) -> Line:
+        """Return the bytes that a micro-batch leaves behind unless the whole layer runs again."""
+        everything, kept = self.saved(NOTHING), self.saved(WHOLE_LAYER)
+        return Line(everything.one - kept.one, everything.many - kept.many)
+
     def seconds(self, mode: Recompute, count: int) -> tuple[Floats, Floats]:
         """Return forward and backward pass under a mode of recomputation, for the first ``count`` sizes."""
         known = self._seconds.get(mode)
@@ -152,9 +158,13 @@ class SweptLayer:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Work:
-    """Nanoseconds of both passes by micro-batch size: of all counted layers, the quickest, both ends."""
+    """Nanoseconds of both passes by micro-batch size: of all counted layers, the quickest, both ends.
+
+    ``usual_ns`` are those of one layer of the class that most layers are of.
+    """
 
     layers_ns: Floats
+    usual_ns: Floats
     least_ns: Floats
     first_ns: Floats
     last_ns: Floats
@@ -166,12 +176,23 @@ def _saved(layers: Sequence[SweptLayer], mode: Recompute, sizes: NDArray[np.int6
     return sum((layer.saved(modules).over(sizes) for layer in layers), start=np.zeros(len(sizes)))
 
 
+def _freed(layers: Sequence[SweptLayer], sizes: NDArray[np.int64]) -> Floats:
+    """Return what the one of some layers that frees most by running again as a whole had kept."""
+    return np.asarray(np.max([layer.freed().over(sizes) for layer in layers], axis=0))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class SavedBytes:
-    """What a micro-batch leaves behind by its size: in a layer of each class, and in both ends together."""
+    """What a micro-batch leaves behind by its size: in a layer of each class, and in each end.
+
+    ``working`` is there besides while a layer, of whichever class needs least, runs again before its backward
+    pass: what its forward pass would have kept.
+    """
 
     classes: Mapping[int, Floats]
-    ends: Floats
+    first: Floats
+    last: Floats
+    working: Floats
 
 
 class Family:
@@ -195,10 +216,15 @@ class Family:
                 )
                 for number, layers in self._classes.items()
             }
-            ends = (layer.saved(WHOLE_LAYER).over(sizes) for own in self._ends for layer in own)
-            least = min(1 - way.activations for way in ways)
+            # Ends run in no way but their own, all that they keep on the device.
+            first, last = (_saved(own, NONE, sizes) for own in self._ends)
+            reruns = all(way.recompute.mode is RecomputeMode.FULL for way in ways)
+            freed = [_freed(layers, sizes) for layers in self._classes.values()] if reruns else []
             self._least_saved[key] = SavedBytes(
-                classes=classes, ends=least * sum(ends, start=np.zeros(len(sizes)))
+                classes=classes,
+                first=first,
+                last=last,
+                working=np.min(freed, axis=0) if freed else np.zeros(len(sizes)),
             )
         return self._least_saved[key]
 
@@ -219,7 +245,8 @@ class Family:
             first, last = (self._nanoseconds(ends, NONE, count, ()) for ends in self._ends)
             layers = sum((self._counts[number] * ns for number, ns in each.items()), start=np.zeros(count))
             least = np.min(list(each.values()), axis=0)
-            known = Work(layers_ns=layers, least_ns=least, first_ns=first, last_ns=last)
+            usual, _ = self._counts.most_common(1)[0]
+            known = Work(layers_ns=layers, usual_ns=each[usual], least_ns=least, first_ns=first, last_ns=last)
             if not shows:
                 self._work[modes] = known
         return known
@@ -327,6 +354,7 @@ class Floors:
         *,
         count: int,
         further: Sequence[tuple[Mesh, Sharding]] = (),
+        most: NDArray[np.int64] | None = None,
     ) -> Floats:
         """Return step times that no plan undercuts on a mesh, sharded so, by micro-batch size and number.
 
@@ -335,12 +363,14 @@ class Floors:
         layer each (the first one perhaps only the embedding). Added up over all stages, or with less weight
         on the first, that bounds the step by the whole chain; the first stage's updates come on top where
         all layers have equal ones. ``further`` are other ways to number the ranks and to share states that
-        the bound holds for too.
+        the bound holds for too. Each stage may hold at most so many layers of the usual class; see
+        `_capped_ns`.
         """
         traffic = self._replicas.of(mesh, sharding, further=further)
         work = self.family(mesh).work(modes, count, traffic)
         updates = self.model.setting.num_layers * traffic[0].update_ns if len(traffic) == 1 else 0
-        return self._spread_ns(mesh, work, places, micro_batches, mesh.pipeline_parallel, updates)
+        least = self._spread_ns(mesh, work, places, micro_batches, mesh.pipeline_parallel, updates)
+        return least if most is None else self._capped_ns(mesh, work, places, micro_batches, most, least)
 
     def least_step_ns(
         self,
@@ -351,14 +381,49 @@ class Floors:
         *,
         count: int,
         modes: Modes = (NONE,),
+        most: NDArray[np.int64] | None = None,
     ) -> Floats:
         """Return step times that no plan undercuts on meshes of so many stages whose layers are cut alike.
 
-        However replicas are kept equal; see `step_ns`.
+        However replicas are kept equal; see `step_ns`. With ``most`` they are on one mesh.
         """
         alone = dict.fromkeys(self._counts, NO_TRAFFIC)
         work = self.family(like).work(modes, count, alone)
-        return self._spread_ns(like, work, places, micro_batches, stages, 0)
+        least = self._spread_ns(like, work, places, micro_batches, stages, 0)
+        return least if most is None else self._capped_ns(like, work, places, micro_batches, most, least)
+
+    def _capped_ns(
+        self,
+        mesh: Mesh,
+        work: Work,
+        places: NDArray[np.intp],
+        micro_batches: NDArray[np.int64],
+        most: NDArray[np.int64],
+        least_ns: Floats,
+    ) -> Floats:
+        """Return step times, at least ``least_ns``, that no plan undercuts whose stages hold whole layers.
+
+        Of the class that most layers are of stage i holds at most ``most[i]``, by micro-batch size and number.
+        It runs m passes of each, and of the end of the chain that it holds, once those of micro-batch one are
+        through the i stages before it; see `step_ns`. Infinite where they cannot hold all.
+        """
+        count = self._counts.most_common(1)[0][1]
+        usual, least, first, last = (
+            ns[places] for ns in (work.usual_ns, work.least_ns, work.first_ns, work.last_ns)
+        )
+        framework = self.model.setting.framework
+        # Where chunks are folded nothing is known of which stage holds an end and keeps how much.
+        in_order = not any(name.folds for name in framework.schedules)
+        ends = StageEnds(
+            first_ns=first * in_order,
+            last_ns=last * in_order,
+            between_ns=2 * self.model.between_passes(mesh).nanoseconds,
+        )
+        # Gradients of weights that are passes of their own are not waited for.
+        waits = not framework.splits_backward
+        constants = ends.constants(least, micro_batches, mesh.pipeline_parallel, waits=waits)
+        each = micro_batches * usual
+        return np.floor(capped_layers_ns(constants.T, each, most, count, least_ns) * (1 - ROUNDING))
 
     def _spread_ns(
         self,

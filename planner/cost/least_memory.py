@@ -7,13 +7,15 @@ behind under some recomputation.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.cost.capped_layers import Whole, most_whole_layers
 from planner.cost.floors import Floors
-from planner.cost.memory import StateBytes, framework_bytes
+from planner.cost.ground import Member
+from planner.cost.memory import StateBytes, buffer_bytes, framework_bytes
 from planner.cost.mesh_links import num_communicators
 from planner.cost.model import ROUNDING, CostModel
 from planner.cost.replicas import expert_sharding
@@ -23,10 +25,8 @@ from planner.units import Bytes
 from planner.workload.layers import Layer
 from planner.workload.weights import Holdings, holdings
 
-Part = int | Literal["ends"]
-"""One layer of a class by its number, or both ends of the chain together."""
-
-ENDS: Final = "ends"
+FIRST: Final = "first"
+LAST: Final = "last"
 LEAST_BYTES: Final = 1e-6
 """What a layer takes at least, so that one that takes nothing can be divided by."""
 
@@ -41,17 +41,18 @@ class LeastMemory:
     model: CostModel
     floors: Floors
     _counts: Counter[int] = field(init=False)
-    _layers: dict[Part, Counter[Layer]] = field(init=False)
-    _held: dict[tuple[int, ...], dict[Part, tuple[tuple[Holdings, int], ...]]] = field(
+    _layers: dict[Member, Counter[Layer]] = field(init=False)
+    _held: dict[tuple[int, ...], dict[Member, tuple[tuple[Holdings, int], ...]]] = field(
         default_factory=dict, init=False
     )
-    _states: dict[tuple[object, ...], dict[Part, StateBytes]] = field(default_factory=dict, init=False)
+    _states: dict[tuple[object, ...], dict[Member, StateBytes]] = field(default_factory=dict, init=False)
+    _largest_parts: dict[tuple[int, ...], tuple[Bytes, int]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         """Count the layers of the chain: those of its ends, and those of one of each class."""
         body = self.model.setting.body
         self._counts = Counter(body.sequence)
-        self._layers = {ENDS: Counter([*body.first, *body.last])}
+        self._layers = {FIRST: Counter(body.first), LAST: Counter(body.last)}
         for number in self._counts:
             self._layers[number] = Counter(body.classes[number])
 
@@ -62,8 +63,10 @@ class LeastMemory:
 
     def may_hold_states(self, mesh: Mesh, states: Iterable[tuple[Sharding, HostShares]]) -> bool:
         """Whether the states of a mesh may fit, sharded and on the host in one of some ways."""
-        room = self._room(mesh) * mesh.pipeline_parallel
-        return any(self._whole_state_bytes(mesh, *held) <= room for held in states)
+        stages = mesh.pipeline_parallel
+        return any(
+            self._whole_state_bytes(mesh, *held) <= self._room(mesh, held[0]) * stages for held in states
+        )
 
     def may_hold(self, layout: Layout) -> bool:
         """Whether states and what passes keep may fit, every layer run in the most frugal of its ways."""
@@ -83,38 +86,83 @@ class LeastMemory:
 
         See `chain_may_fit`.
         """
-        family = self.floors.family(mesh)
-        saved = {each: family.least_saved(each, sizes) for _, _, each in ways}
+        return self._held_ways(mesh, ways, sizes).may_fit(micro_batches)
+
+    def most_layers(
+        self,
+        mesh: Mesh,
+        ways: Sequence[Held],
+        sizes: NDArray[np.int64],
+        micro_batches: NDArray[np.int64],
+    ) -> Whole:
+        """Return how many layers of the class that most are of a stage can hold, [stage, way, batch].
+
+        At its first backward pass; see `StageRooms.most_layers`.
+        """
+        return self._held_ways(mesh, ways, sizes).most_layers(micro_batches)
+
+    def _held_ways(self, mesh: Mesh, ways: Sequence[Held], sizes: NDArray[np.int64]) -> "StageRooms":
+        family, framework = self.floors.family(mesh), self.model.setting.framework
+        saved = [family.least_saved(each, sizes) for _, _, each in ways]
         states = {
             part: np.array([[self._state_bytes(mesh, *way[:2])[part]] for way in ways])
             for part in self._layers
         }
-        return chain_may_fit(
-            [
+        reserved = 1 + framework.footprint.fragmentation(mesh.pipeline_parallel)
+        return StageRooms(
+            classes=[
                 AlikeLayers(
                     count=count,
                     states=states[number],
-                    kept=np.array([saved[each].classes[number] for _, _, each in ways]),
+                    kept=reserved * np.array([each.classes[number] for each in saved]),
                 )
                 for number, count in self._counts.most_common()
             ],
-            states[ENDS] + np.array([saved[each].ends for _, _, each in ways]),
-            room_bytes=self._room(mesh),
+            first=End(states=states[FIRST], kept=reserved * np.array([each.first for each in saved])),
+            last=End(states=states[LAST], kept=reserved * np.array([each.last for each in saved])),
+            working=reserved * np.array([each.working for each in saved]),
+            room_bytes=np.array([[self._room(mesh, sharding)] for sharding, _, _ in ways]),
             num_stages=mesh.pipeline_parallel,
-            micro_batches=micro_batches,
+            empty_ends=framework.empty_ends,
+            folds=any(name.folds for name in framework.schedules),
         )
 
     def _whole_state_bytes(self, mesh: Mesh, sharding: Sharding, on_host: HostShares) -> Bytes:
         """Return the least states of the whole chain on the devices of one pipeline."""
         each = self._state_bytes(mesh, sharding, on_host)
-        return each[ENDS] + sum(count * each[number] for number, count in self._counts.items())
+        return each[FIRST] + each[LAST] + sum(count * each[number] for number, count in self._counts.items())
 
-    def _room(self, mesh: Mesh) -> Bytes:
-        """Return what a device has left beside what the framework's process takes."""
+    def _room(self, mesh: Mesh, sharding: Sharding) -> Bytes:
+        """Return what a device has left beside the framework's process and buffers around layers."""
         footprint = self.model.setting.framework.footprint
-        return self.limit_bytes - framework_bytes(num_groups=num_communicators(mesh), footprint=footprint)
+        process = framework_bytes(num_groups=num_communicators(mesh), footprint=footprint)
+        gathered, trained = self._largest(mesh)
+        buffers = footprint.buffer_bytes + buffer_bytes(
+            gathered_bytes=gathered, trained_parameters=trained, widths=self.model.widths, sharding=sharding
+        )
+        return self.limit_bytes - process - buffers * (1 + footprint.fragmentation(mesh.pipeline_parallel))
 
-    def _state_bytes(self, mesh: Mesh, sharding: Sharding, on_host: HostShares) -> dict[Part, Bytes]:
+    def _largest(self, mesh: Mesh) -> tuple[Bytes, int]:
+        """Return the most bytes that gathers move for a layer or an end, and the most that one trains."""
+        cut = _cut_of(mesh)
+        if cut not in self._largest_parts:
+            parts, gathered = self._holdings(mesh, cut).values(), self.model.states.gathered_bytes
+            self._largest_parts[cut] = (
+                max(
+                    sum(count * (gathered(held.dense) + gathered(held.experts)) for held, count in own)
+                    for own in parts
+                ),
+                max(
+                    sum(
+                        count * (held.dense.trained.parameters + held.experts.trained.parameters)
+                        for held, count in own
+                    )
+                    for own in parts
+                ),
+            )
+        return self._largest_parts[cut]
+
+    def _state_bytes(self, mesh: Mesh, sharding: Sharding, on_host: HostShares) -> dict[Member, Bytes]:
         """Return the least states on a device: of the ends, and of one layer of each class."""
         return {
             part: states.total
@@ -125,8 +173,8 @@ class LeastMemory:
             for part, states in self._states_of(mesh, sharding).items()
         }
 
-    def _states_of(self, mesh: Mesh, sharding: Sharding) -> dict[Part, StateBytes]:
-        cut = (mesh.tensor_parallel, mesh.expert_parallel, mesh.expert_tensor_parallel)
+    def _states_of(self, mesh: Mesh, sharding: Sharding) -> dict[Member, StateBytes]:
+        cut = _cut_of(mesh)
         key = (*cut, mesh.replicas, sharding)
         if key not in self._states:
             self._states[key] = {
@@ -151,7 +199,7 @@ class LeastMemory:
                 optimizer += count * states.optimizer
         return StateBytes(parameters=parameters, gradients=gradients, optimizer=optimizer)
 
-    def _holdings(self, mesh: Mesh, key: tuple[int, ...]) -> dict[Part, tuple[tuple[Holdings, int], ...]]:
+    def _holdings(self, mesh: Mesh, key: tuple[int, ...]) -> dict[Member, tuple[tuple[Holdings, int], ...]]:
         if key not in self._held:
             cut = self.model.cut(mesh, 1)
             self._held[key] = {
@@ -159,6 +207,11 @@ class LeastMemory:
                 for part, own in self._layers.items()
             }
         return self._held[key]
+
+
+def _cut_of(mesh: Mesh) -> tuple[int, ...]:
+    """Return what decides which parameters a device holds of a layer."""
+    return (mesh.tensor_parallel, mesh.expert_parallel, mesh.expert_tensor_parallel)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -170,11 +223,70 @@ class AlikeLayers:
     kept: Floats
 
 
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class End:
+    """An end of the chain: the bytes of its states and of what a micro-batch leaves in it, [way, batch]."""
+
+    states: Floats
+    kept: Floats
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class StageRooms:
+    """A chain and the rooms of the stages that it is split over; arrays are of one shape, [way, batch].
+
+    ``working`` is beside what a stage keeps while a layer runs again.
+    """
+
+    classes: Sequence[AlikeLayers]
+    """That which most layers are of first."""
+    first: End
+    last: End
+    working: Floats
+    room_bytes: Floats
+    num_stages: int
+    empty_ends: bool
+    folds: bool
+    """Whether some schedule may put the last chunk on the first stage."""
+
+    def may_fit(self, micro_batches: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether some split of the chain may fit: whole layers of a class, and all layers alike."""
+        ends = self.first.states + self.last.states + self.first.kept + self.last.kept
+        alike = chain_may_fit(
+            self.classes,
+            ends,
+            room_bytes=self.room_bytes,
+            num_stages=self.num_stages,
+            micro_batches=micro_batches,
+        )
+        whole = self.most_layers(micro_batches).sum(axis=0) >= self.classes[0].count
+        return np.asarray(alike & whole)
+
+    def most_layers(self, micro_batches: NDArray[np.int64]) -> Whole:
+        """Return how many layers of the class that most are of each stage can hold, [stage, way, batch].
+
+        Stage i of p keeps at least min(p - i, m) micro-batches of each at its first backward pass, beside
+        the end of the chain that it holds. Its last chunk runs it: one of the counted layers again, unless it
+        holds none, as it may at the end of the chain beside others. Where chunks are folded ends may be on
+        one stage, and stages keep as much in another order: then nothing is known but the layers.
+        """
+        usual, stages = self.classes[0], self.num_stages
+        stage = np.arange(stages)[:, None, None]
+        kept = np.minimum(stages - stage, micro_batches)
+        room = self.room_bytes
+        if not self.folds:
+            room = room - (stage == 0) * (self.first.states + kept * self.first.kept)
+            room = room - (stage == stages - 1) * (self.last.states + kept * self.last.kept)
+            runs_again = (stage < stages - 1) | (stages == 1) | (not self.empty_ends)
+            room = room - runs_again * self.working
+        return most_whole_layers(np.asarray(room), usual.states + kept * usual.kept)
+
+
 def chain_may_fit(
     classes: Sequence[AlikeLayers],
     ends: Floats,
     *,
-    room_bytes: Bytes,
+    room_bytes: Bytes | Floats,
     num_stages: int,
     micro_batches: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
@@ -194,7 +306,7 @@ def chain_may_fit(
         layers, beyond = layers + own.count * alike, beyond + own.count * rest
     # From the first stage on, which keeps most.
     stage = np.arange(num_stages)[:, None, None]
-    left = room_bytes - np.clip(beyond - stage * room_bytes, 0, max(room_bytes, 0))
+    left = room_bytes - np.clip(beyond - stage * room_bytes, 0, np.maximum(room_bytes, 0))
     held = usual.states + np.minimum(num_stages - stage, micro_batches) * usual.kept
     most = (left / np.maximum(held, LEAST_BYTES)).sum(axis=0)
     within = beyond <= num_stages * room_bytes * (1 + ROUNDING)

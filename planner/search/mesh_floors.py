@@ -3,7 +3,7 @@
 Meshes whose layers are cut alike are timed together, and only for micro-batches that may fit the memory.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost.any_scheme import AnyScheme
-from planner.cost.floors import NONE, Floors, Modes
+from planner.cost.floors import Floors, Modes
 from planner.cost.ground import cut_key, dense_cut_key
 from planner.cost.least_memory import LeastMemory
 from planner.cost.model import CostModel
 from planner.cost.scheme_floors import SchemeFloors
+from planner.cost.sweep import Floats
 from planner.search.meshes import BatchedMesh
-from planner.search.offloading import Chain
+from planner.search.offloading import Chain, Choice
 from planner.search.placings import ordered
 from planner.strategy import Batch, Mesh, RankOrder, Sharding
 
@@ -65,14 +66,36 @@ class HeldMesh:
     micro_batches: Whole
     fits: NDArray[np.bool_]
 
+    def chains_by_way(self) -> dict[tuple[Sharding, Modes], list[int]]:
+        """Return the numbers of the chains by how they share states and which modes layers choose from.
+
+        Nothing on the host makes a plan quicker.
+        """
+        found: dict[tuple[Sharding, Modes], list[int]] = {}
+        for number, (choice, *_) in enumerate(self.batched.chains):
+            found.setdefault((choice.sharding, _modes(choice)), []).append(number)
+        return found
+
+    def chains_by_modes(self) -> dict[Modes, list[int]]:
+        """Return the numbers of the chains by the modes that layers choose from."""
+        found: dict[Modes, list[int]] = {}
+        for number, (choice, *_) in enumerate(self.batched.chains):
+            found.setdefault(_modes(choice), []).append(number)
+        return found
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class MeshNode:
-    """A mesh, and a step time that no plan on it undercuts; its family is timed for so many sizes."""
+    """A mesh, and a step time that no plan on it undercuts; its family is timed for so many sizes.
+
+    ``steps`` are those of each batch where layers choose from some modes of recomputation; infinite where
+    nothing fits the memory.
+    """
 
     bound_ns: int
     held: HeldMesh
     num_sizes: int
+    steps: Mapping[Modes, Floats]
 
 
 def floors_of(meshes: Sequence[BatchedMesh], model: CostModel) -> "MeshFloors":
@@ -138,10 +161,33 @@ class MeshFloors:
             return []
         if self._floors.model.setting.has_experts:
             count = max(int(own.places.max()) for own in held) + 1
-        return [
-            MeshNode(bound_ns=int(bound.min()), held=own, num_sizes=count)
-            for own, bound in zip(held, self._bounds_ns(held, count), strict=True)
-        ]
+        timed = zip(held, self._bounds_ns(held, count), strict=True)
+        return [self._node(own, count) for own, bound in timed if not is_late(int(bound.min()))]
+
+    def _node(self, held: HeldMesh, count: int) -> MeshNode:
+        """Return a mesh with what its layers take in the modes that fit, held as whole ones by its stages."""
+        most, left = self._most_layers(held), self._schemes.left(held.batched.ways, count)
+        batch, stages = (held.places, held.micro_batches), held.batched.mesh.pipeline_parallel
+        steps: dict[Modes, Floats] = {}
+        for modes, numbers in held.chains_by_modes().items():
+            fits = held.fits[numbers].any(axis=0)
+            if fits.any():
+                each = [
+                    self._floors.least_step_ns(
+                        way, *batch, stages, count=count, modes=modes, most=most[:, numbers].max(axis=1)
+                    )
+                    for way in left
+                ]
+                steps[modes] = np.where(fits, np.min(each, axis=0), np.inf)
+        least = min(float(own.min()) for own in steps.values())
+        return MeshNode(bound_ns=int(least), held=held, num_sizes=count, steps=steps)
+
+    def _most_layers(self, held: HeldMesh) -> Whole:
+        """Return how many layers of the usual class stages can hold, [stage, chain, batch]."""
+        last = [chain[-1] for chain in held.batched.chains]
+        ways = [(way.sharding, way.on_host, way.ways) for way in last]
+        sizes = self._sizes[held.places]
+        return self.memory.most_layers(held.batched.mesh, ways, sizes, held.micro_batches)
 
     def _bounds_ns(self, family: "Sequence[_Batches | HeldMesh]", count: int) -> list[Whole]:
         """Return what the layers take of meshes that cut them alike, by batch."""
@@ -178,21 +224,23 @@ class MeshFloors:
         """Return the floors of a mesh: of what may fit and is not late by its layers."""
         held, count = node.held, node.num_sizes
         ways, batch = held.batched.ways, (held.places, held.micro_batches)
-        left = self._schemes.left(ways, count)
-        known: dict[tuple[Sharding, Modes], list[float]] = {}
+        left, most = self._schemes.left(ways, count), self._most_layers(held)
         others = [ordered(ways[0], order) for order in held.batched.orders[1:]]
         found: list[tuple[int, Batch, Chain]] = []
-        for chain, fits in zip(held.batched.chains, held.fits.tolist(), strict=True):
-            # Nothing on the host makes a plan quicker.
-            key = (chain[0].sharding, tuple(dict.fromkeys(chain[0].recompute)))
-            if any(fits) and key not in known and not self._is_late(node, left, key[1], is_late):
-                further = [(other, key[0]) for other in others]
-                each = [
-                    self._floors.step_ns(mesh, *key, *batch, count=count, further=further) for mesh in left
-                ]
-                known[key] = np.min(each, axis=0).tolist()
-            steps = zip(fits, known.get(key, ()), held.batches, strict=False)
-            found += [(int(step), own, chain) for fit, step, own in steps if fit]
+        for (sharding, modes), numbers in held.chains_by_way().items():
+            fits = held.fits[numbers]
+            if not fits.any() or is_late(int(node.steps[modes][fits.any(axis=0)].min())):
+                continue
+            further, room = [(other, sharding) for other in others], most[:, numbers].max(axis=1)
+            each = [
+                self._floors.step_ns(mesh, sharding, modes, *batch, count=count, further=further, most=room)
+                for mesh in left
+            ]
+            steps = np.min(each, axis=0)
+            for number, own in zip(numbers, fits, strict=True):
+                places = np.flatnonzero(own).tolist()
+                chain = held.batched.chains[number]
+                found += [(int(steps[place]), held.batches[place], chain) for place in places]
         found.sort(key=lambda variant: variant[0], reverse=True)
         return MeshFloor(
             mesh=ways[0],
@@ -200,17 +248,6 @@ class MeshFloors:
             orders=held.batched.orders,
             variants=found,
         )
-
-    def _is_late(self, node: MeshNode, ways: Sequence[Mesh], modes: Modes, is_late: IsLate) -> bool:
-        """Whether layers that choose from some modes are late on a mesh, however replicas are kept equal."""
-        if NONE in modes:
-            return is_late(node.bound_ns)
-        held, stages = node.held, ways[0].pipeline_parallel
-        batch = (held.places, held.micro_batches)
-        each = [
-            self._floors.least_step_ns(way, *batch, stages, count=node.num_sizes, modes=modes) for way in ways
-        ]
-        return is_late(int(np.min(each)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -230,6 +267,11 @@ class _Batches:
             places=np.searchsorted(sizes, [batch.micro_batch_size for batch in batches]),
             micro_batches=np.array([batch.num_micro_batches for batch in batches], dtype=np.int64),
         )
+
+
+def _modes(choice: Choice) -> Modes:
+    """Return the modes of recomputation that a layer chooses from."""
+    return tuple(dict.fromkeys(choice.recompute))
 
 
 def sizes_of(meshes: Sequence[BatchedMesh]) -> set[int]:
