@@ -25,9 +25,9 @@ def capped_layers_ns(offsets: Floats, each: Floats, most: Whole, count: int, lea
     """Return times, at least ``least``, before which stages do not get so many whole layers done.
 
     Stage i takes ``offsets[i]`` and ``each`` for every layer that it holds, of which it may hold ``most[i]``:
-    within a time t all stages hold at most sum(min(most[i], floor((t - offsets[i]) / each))). Before the first
-    t at which that is ``count`` no plan ends; it is bracketed from below by halving. Infinite where stages
-    may not hold so many at all. [stage, batch] and [batch].
+    within a time t all stages hold at most sum(min(most[i], floor((t - offsets[i]) / each))). Before the
+    first t at which that is ``count`` no plan ends; it is bracketed from below by halving. Infinite where
+    stages may not hold so many at all. [stage, batch] and [batch].
     """
     most = np.minimum(most, count)
     whole = most.sum(axis=0) >= count

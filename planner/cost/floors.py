@@ -194,39 +194,62 @@ class SavedBytes:
     last: Floats
     working: Floats
 
+    def at(self, places: NDArray[np.intp]) -> "SavedBytes":
+        """Return those of the micro-batch sizes at some places."""
+        return SavedBytes(
+            classes={number: own[places] for number, own in self.classes.items()},
+            first=self.first[places],
+            last=self.last[places],
+            working=self.working[places],
+        )
+
 
 class Family:
     """Meshes whose layers are cut alike."""
 
-    def __init__(self, members: Mapping[Member, Sequence[SweptLayer]], counts: Counter[int]) -> None:
-        """Take the swept layers of every class, which occurs so often, and of both ends."""
+    def __init__(
+        self,
+        members: Mapping[Member, Sequence[SweptLayer]],
+        counts: Counter[int],
+        sizes: NDArray[np.int64],
+    ) -> None:
+        """Take the swept layers of every class, which occurs so often, and of both ends.
+
+        ``sizes`` are all micro-batch sizes of interest, ascending.
+        """
+        self._sizes = sizes
         self._classes = {number: members[number] for number in counts}
         self._ends = (members["first"], members["last"])
         self._counts = counts
         self._work: dict[Modes, Work] = {}
-        self._least_saved: dict[tuple[tuple[LayerWay, ...], bytes], SavedBytes] = {}
+        self._least_saved: dict[tuple[LayerWay, ...], SavedBytes] = {}
 
     def least_saved(self, ways: tuple[LayerWay, ...], sizes: NDArray[np.int64]) -> SavedBytes:
         """Return what a micro-batch of some sizes leaves behind on devices, the most frugal way."""
-        key = (ways, sizes.tobytes())
-        if key not in self._least_saved:
-            classes = {
-                number: np.min(
-                    [(1 - way.activations) * _saved(layers, way.recompute, sizes) for way in ways], axis=0
-                )
-                for number, layers in self._classes.items()
-            }
-            # Ends run in no way but their own, all that they keep on the device.
-            first, last = (_saved(own, NONE, sizes) for own in self._ends)
-            reruns = all(way.recompute.mode is RecomputeMode.FULL for way in ways)
-            freed = [_freed(layers, sizes) for layers in self._classes.values()] if reruns else []
-            self._least_saved[key] = SavedBytes(
-                classes=classes,
-                first=first,
-                last=last,
-                working=np.min(freed, axis=0) if freed else np.zeros(len(sizes)),
+        places = np.searchsorted(self._sizes, sizes)
+        if not len(self._sizes) or (self._sizes.take(places, mode="clip") != sizes).any():
+            return self._saved_bytes(ways, sizes)
+        if ways not in self._least_saved:
+            self._least_saved[ways] = self._saved_bytes(ways, self._sizes)
+        return self._least_saved[ways].at(places)
+
+    def _saved_bytes(self, ways: tuple[LayerWay, ...], sizes: NDArray[np.int64]) -> SavedBytes:
+        classes = {
+            number: np.min(
+                [(1 - way.activations) * _saved(layers, way.recompute, sizes) for way in ways], axis=0
             )
-        return self._least_saved[key]
+            for number, layers in self._classes.items()
+        }
+        # Ends run in no way but their own, all that they keep on the device.
+        first, last = (_saved(own, NONE, sizes) for own in self._ends)
+        reruns = all(way.recompute.mode is RecomputeMode.FULL for way in ways)
+        freed = [_freed(layers, sizes) for layers in self._classes.values()] if reruns else []
+        return SavedBytes(
+            classes=classes,
+            first=first,
+            last=last,
+            working=np.min(freed, axis=0) if freed else np.zeros(len(sizes)),
+        )
 
     def work(self, modes: Modes, count: int, traffic: Mapping[int, Traffic]) -> Work:
         """Return the work of the first ``count`` sizes, every layer in the quickest of some modes.
@@ -293,7 +316,7 @@ class Floors:
                 name: tuple(self._swept(layer, cut, mesh) for layer in layers)
                 for name, layers in members.items()
             }
-            self._families[key] = Family(swept, self._counts)
+            self._families[key] = Family(swept, self._counts, np.array(self.sizes, dtype=np.int64))
         return self._families[key]
 
     def least_ns_per_sample(self, mesh: Mesh) -> float:
@@ -403,9 +426,9 @@ class Floors:
     ) -> Floats:
         """Return step times, at least ``least_ns``, that no plan undercuts whose stages hold whole layers.
 
-        Of the class that most layers are of stage i holds at most ``most[i]``, by micro-batch size and number.
-        It runs m passes of each, and of the end of the chain that it holds, once those of micro-batch one are
-        through the i stages before it; see `step_ns`. Infinite where they cannot hold all.
+        Of the class that most layers are of stage i holds at most ``most[i]``, by micro-batch size and
+        number. It runs m passes of each, and of the end of the chain that it holds, once those of micro-batch
+        one are through the i stages before it; see `step_ns`. Infinite where they cannot hold all.
         """
         count = self._counts.most_common(1)[0][1]
         usual, least, first, last = (

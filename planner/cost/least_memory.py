@@ -104,10 +104,11 @@ class LeastMemory:
     def _held_ways(self, mesh: Mesh, ways: Sequence[Held], sizes: NDArray[np.int64]) -> "StageRooms":
         family, framework = self.floors.family(mesh), self.model.setting.framework
         saved = [family.least_saved(each, sizes) for _, _, each in ways]
-        states = {
-            part: np.array([[self._state_bytes(mesh, *way[:2])[part]] for way in ways])
-            for part in self._layers
-        }
+        known: dict[tuple[Sharding, HostShares], dict[Member, Bytes]] = {}
+        for sharding, on_host, _ in ways:
+            if (sharding, on_host) not in known:
+                known[sharding, on_host] = self._state_bytes(mesh, sharding, on_host)
+        states = {part: np.array([[known[way[:2]][part]] for way in ways]) for part in self._layers}
         reserved = 1 + framework.footprint.fragmentation(mesh.pipeline_parallel)
         return StageRooms(
             classes=[

@@ -23,6 +23,7 @@ from planner.search.capacity import even_chunks_fit
 from planner.search.evening import evened
 from planner.search.fewer_devices import fewer_degrees
 from planner.search.frontier import Content, Frontier, Node, Variant
+from planner.search.legal_meshes import Keeps
 from planner.search.master import Excluded, Solution, solve
 from planner.search.mesh_floors import FamilyNode, MeshFloor, MeshNode, floors_of, sizes_of
 from planner.search.meshes import by_mesh, can_split_freely, scheduled, schedules, space_size
@@ -121,7 +122,7 @@ class _Search:
         least = nearly if best is None else max(self._model.ideal_ns(1) // best.makespan_ns, 1)
         self._fewest_devices = least if best is None else 1
         degrees = fewer_degrees(self._space, least=least, most=most)
-        meshes = list(by_mesh(self._space, degrees, keeps=self._may_win))
+        meshes = list(by_mesh(self._space, degrees, keeps=Keeps(plain=self._is_quick, spread=self._may_hold)))
         size = space_size(meshes)
         self.outcome.total += size.layouts
         self.outcome.plans += size.plans
@@ -130,16 +131,20 @@ class _Search:
             self._covered.clear()
         self._families = self._floors.families(meshes)[::-1]
 
-    def _may_win(self, ways: tuple[Mesh, ...]) -> bool:
-        """Whether a mesh may hold the states of a model, and work alone leaves it faster than the best."""
-        framework, mesh = self._space.setting.framework, ways[0]
+    def _is_quick(self, ways: tuple[Mesh, ...]) -> bool:
+        """Whether work alone leaves a mesh faster than the best, however its experts are spread."""
+        mesh = ways[0]
         samples = self._space.setting.job.global_batch_size // mesh.data_parallel
         if samples not in self._covered:
             self._covered[samples] = self._floors.covers(divisors(samples))
-        if self._covered[samples]:
-            shares = mesh.data_parallel * mesh.pipeline_parallel
-            if self._is_settled(self._floors.work_ns(ways, shares=shares)):
-                return False
+        if not self._covered[samples]:
+            return True
+        shares = mesh.data_parallel * mesh.pipeline_parallel
+        return not self._is_settled(self._floors.work_ns(ways, shares=shares))
+
+    def _may_hold(self, ways: tuple[Mesh, ...]) -> bool:
+        """Whether a mesh may hold the states of a model."""
+        framework, mesh = self._space.setting.framework, ways[0]
         shardings = (
             zero_sharding(stage, replicas=mesh.replicas, framework=framework)
             for stage in framework.zero_stages

@@ -5,7 +5,7 @@ their variants in sharding and recomputation, and the variants' schedules.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -22,26 +22,20 @@ from planner.rules.layers import comes_out
 from planner.rules.pipeline import ACCUMULATION, least_group, runs_again
 from planner.rules.rule import Part
 from planner.search.fewer_devices import Degrees
+from planner.search.legal_meshes import KEEPS_ALL, Keeps, legal_meshes
 from planner.search.offloading import Chain, Choice, Offloading, fixed_choice
-from planner.search.placings import Groups, Orders, grouped, ordered, rank_orders
-from planner.search.schemes import Schemes
+from planner.search.placings import Groups, Orders, grouped
 from planner.search.sending import keeps_to_what_is_fixed, may_send_otherwise, sent
 from planner.search.space import (
     BATCHED,
-    MESHED,
     MOST_PASSES,
     OFFLOADED,
-    ONE_SAMPLE,
     SCHEDULED,
     SHARDED,
     Space,
     bare,
 )
-from planner.setting import (
-    degree_is_legal,
-    divisors,
-    legal_tensor_parallel,
-)
+from planner.setting import divisors
 from planner.strategy import (
     Batch,
     Layout,
@@ -53,43 +47,18 @@ from planner.strategy import (
     ScheduleName,
     ZeroStage,
 )
-from planner.workload.dispatch import EXPERT_AXIS, EXPERT_TENSOR_AXIS
 
 MOST_COUNTED: Final = 10**300
 """Where counting plans stops: near the end of what a float holds."""
 
 
-Keeps = Callable[[tuple[Mesh, ...]], bool]
-"""Whether a mesh, with every way to split attention, is worth a look."""
-
-
-def _keeps_all(_ways: tuple[Mesh, ...]) -> bool:
-    return True
-
-
 def meshes(space: Space) -> Iterator[tuple[Mesh, Batch]]:
     """Yield every legal mesh with every legal batch on it."""
     batches = _Batches(space)
-    for ways in _legal_meshes(space):
+    for ways in legal_meshes(space):
         for mesh in ways:
             for batch in batches.on(mesh):
                 yield mesh, batch
-
-
-def _legal_meshes(
-    space: Space, degrees: Iterable[Degrees] | None = None, *, keeps: Keeps = _keeps_all
-) -> Iterator[tuple[Mesh, ...]]:
-    """Yield the legal meshes of each kind: those that differ in how attention is split alone.
-
-    No rule of a framework but those of schemes reads how it is.
-    """
-    schemes = Schemes(space=space)
-    for mesh in _meshes(space, _degrees(space) if degrees is None else degrees):
-        ways = schemes.on(mesh)
-        if not ways or not keeps(ways):
-            continue
-        if _sequence_splits(space, mesh) and space.runs(bare(ways[0], ONE_SAMPLE), step=MESHED):
-            yield ways
 
 
 class _Batches:
@@ -149,14 +118,14 @@ class SpaceSize:
 
 
 def by_mesh(
-    space: Space, degrees: Iterable[Degrees] | None = None, *, keeps: Keeps = _keeps_all
+    space: Space, degrees: Iterable[Degrees] | None = None, *, keeps: Keeps = KEEPS_ALL
 ) -> Iterator[BatchedMesh]:
     """Yield every legal mesh that has a sharding, and a batch with a schedule.
 
     They are those on all devices, or those of some degrees that are worth a look.
     """
     batches, choices, orders = _ScheduledBatches(space), Choices(space), Orders.of(space)
-    for meshes_alike in _legal_meshes(space, degrees, keeps=keeps):
+    for meshes_alike in legal_meshes(space, degrees, keeps=keeps):
         mesh = meshes_alike[0]
         own, counts = batches.on(mesh)
         chains = choices.chains(mesh, own[0]) if own else ()
@@ -376,90 +345,6 @@ def _ways_to_place(layers: int, stages: int, *, spare: int, options: int) -> flo
     return float(min(comb(free + stages - 1, stages - 1) * options**layers, MOST_COUNTED))
 
 
-def _degrees(space: Space) -> Iterator[Degrees]:
-    """Yield the degrees of meshes on all devices."""
-    devices, setting = space.num_devices, space.setting
-    for tensor in legal_tensor_parallel(setting):
-        if devices % tensor or not space.allowed("tensor_parallel", tensor):
-            continue
-        if tensor > 1 and not setting.framework.tensor_parallel:
-            continue
-        for context in _context_degrees(space, devices // tensor):
-            for pipeline in divisors(devices // tensor // context):
-                yield tensor, context, pipeline, devices // tensor // context // pipeline
-
-
-def _meshes(space: Space, degrees: Iterable[Degrees]) -> Iterator[Mesh]:
-    for each in degrees:
-        yield from _with_experts(space, _plain_meshes(space, each))
-
-
-def _plain_meshes(space: Space, degrees: Degrees) -> Iterator[Mesh]:
-    """Yield the meshes of some degrees, with and without sequence parallel."""
-    tensor, context, pipeline, data = degrees
-    if pipeline > 1 and not space.setting.framework.pipeline_parallel:
-        return
-    if not space.allowed("pipeline_parallel", pipeline) or not space.allowed("data_parallel", data):
-        return
-    usual = rank_orders(space)[0]
-    for sequence in _sequence_parallel(space, tensor):
-        mesh = Mesh(
-            data_parallel=data,
-            tensor_parallel=tensor,
-            context_parallel=context,
-            pipeline_parallel=pipeline,
-            sequence_parallel=sequence,
-        )
-        yield ordered(mesh, usual)
-
-
-def _with_experts(space: Space, meshes: Iterator[Mesh]) -> Iterator[Mesh]:
-    """Yield each mesh with every way to spread experts over the ranks of a stage."""
-    axes = (EXPERT_AXIS, EXPERT_TENSOR_AXIS)
-    if not any(space.setting.splits_over(axis) for axis in axes):
-        if all(space.allowed(axis, 1) for axis in axes):
-            yield from meshes
-        return
-    orders = Orders.of(space)
-    in_node = space.setting.cluster.node_groups[0].devices_per_node
-    for mesh in meshes:
-        ranks = mesh.replicas * mesh.tensor_parallel
-        cuts = _expert_degrees(space, EXPERT_TENSOR_AXIS, ranks)
-        cuts = [degree for degree in cuts if degree <= max(in_node, mesh.tensor_parallel)]
-        for expert in _expert_degrees(space, EXPERT_AXIS, ranks):
-            for tensor in cuts:
-                spread = replace(mesh, expert_parallel=expert, expert_tensor_parallel=tensor)
-                if ranks % (expert * tensor) == 0 and orders.allows(spread):
-                    yield spread
-
-
-def _expert_degrees(space: Space, axis: str, ranks: int) -> list[int]:
-    """Return the degrees of an axis of experts: those that divide the ranks, 1 where there are none."""
-    setting = space.setting
-    degrees = divisors(ranks) if setting.splits_over(axis) else (1,)
-    return [
-        degree for degree in degrees if degree_is_legal(setting, axis, degree) and space.allowed(axis, degree)
-    ]
-
-
-def _context_degrees(space: Space, devices: int) -> list[int]:
-    setting = space.setting
-    can_split = setting.framework.context_parallel and setting.sequence_lengths
-    return [
-        degree
-        for degree in (divisors(devices) if can_split else (1,))
-        if space.allowed("context_parallel", degree)
-        and degree_is_legal(setting, "context_parallel", degree)
-        and all(length % degree == 0 for length in setting.sequence_lengths)
-    ]
-
-
-def _sequence_parallel(space: Space, tensor_parallel: int) -> list[bool]:
-    has_choice = tensor_parallel > 1 and bool(space.setting.sequence_lengths)
-    choices = [False, True] if has_choice else [False]
-    return [choice for choice in choices if space.fixed("sequence_parallel") in {None, choice}]
-
-
 def _batches(space: Space, mesh: Mesh) -> Iterator[Batch]:
     total = space.setting.job.global_batch_size
     if total % mesh.data_parallel:
@@ -500,11 +385,6 @@ def _recompute_choices(space: Space) -> list[tuple[Recompute, ...]]:
 
 def _names_mode(option: Recompute, fixed: object) -> bool:
     return fixed in {option, option.mode}
-
-
-def _sequence_splits(space: Space, mesh: Mesh) -> bool:
-    lengths = (length // mesh.context_parallel for length in space.setting.sequence_lengths)
-    return not mesh.sequence_parallel or all(length % mesh.tensor_parallel == 0 for length in lengths)
 
 
 def _is_considered(space: Space, mesh: Mesh, batch: Batch, schedule: Schedule) -> bool:

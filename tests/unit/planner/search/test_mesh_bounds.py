@@ -8,15 +8,15 @@ from random import Random
 
 import pytest
 
+from planner.cost.ground import pipeline_shape
 from planner.cost.model import CostModel
-from planner.cost.pipeline import PipelineProblem
 from planner.planning import PlanRequest, searched_space
-from planner.search.bounds import lower_bound_ns, rules_out, spread_bound_ns
+from planner.search.bounds import apart_bound_ns, lower_bound_ns, rules_out, spread_bound_ns
 from planner.search.mesh_floors import MeshFloors
 from planner.search.meshes import BatchedMesh, by_mesh
 from planner.search.placings import ordered, rank_orders
 from planner.search.space import Space
-from planner.strategy import Batch, Layout, Mesh, Recompute, Schedule, Sharding
+from planner.strategy import Batch, Layout, Mesh, Recompute, Schedule, ScheduleName, Sharding
 from tests.unit.planner.exhaustive import best_of_layout, every_layout
 from tests.unit.planner.small_requests import small_request
 
@@ -66,15 +66,19 @@ def checked_ns(space: Space, model: CostModel, layout: Layout) -> int | None:
     problem = model.problem(layout)
     best = best_of_layout(space.setting, layout, problem)
     if best is not None:
-        bounds = (lower_bound_ns(problem), spread_bound_ns(plain(model, layout)))
+        bounds = (lower_bound_ns(problem), before_schedule_ns(model, layout))
         assert all(bound is not None and bound <= best for bound in bounds), (layout, bounds, best)
         assert not rules_out(problem, best)
     return best
 
 
-def plain(model: CostModel, layout: Layout) -> PipelineProblem:
-    """Return a layout's problem as it is bounded before its schedule is chosen."""
-    return model.problem(replace(layout, schedule=Schedule()))
+def before_schedule_ns(model: CostModel, layout: Layout) -> int | None:
+    """Return the bound of a layout before its schedule is chosen among those of its kind."""
+    if not layout.schedule.name.splits_backward:
+        return spread_bound_ns(model.problem(replace(layout, schedule=Schedule())))
+    plain = replace(layout, schedule=Schedule(name=ScheduleName.ZB_H1))
+    folded = replace(layout, schedule=Schedule(name=ScheduleName.ZB_V, virtual_stages=2))
+    return apart_bound_ns(replace(model.problem(folded), shape=pipeline_shape(plain)))
 
 
 def some_variants(request: PlanRequest) -> Iterator[tuple[Variant, list[Layout]]]:
