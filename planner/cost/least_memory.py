@@ -20,6 +20,7 @@ from planner.cost.mesh_links import num_communicators
 from planner.cost.model import ROUNDING, CostModel
 from planner.cost.replicas import expert_sharding
 from planner.cost.sweep import Floats
+from planner.cost.wire import Wire, wire_of
 from planner.strategy import HostShares, LayerWay, Layout, Mesh, Sharding
 from planner.units import Bytes
 from planner.workload.layers import Layer
@@ -46,6 +47,7 @@ class LeastMemory:
         default_factory=dict, init=False
     )
     _states: dict[tuple[object, ...], dict[Member, StateBytes]] = field(default_factory=dict, init=False)
+    _wires: dict[Sharding, Wire] = field(default_factory=dict, init=False)
     _largest_parts: dict[tuple[int, ...], tuple[Bytes, int]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -138,10 +140,22 @@ class LeastMemory:
         footprint = self.model.setting.framework.footprint
         process = framework_bytes(num_groups=num_communicators(mesh), footprint=footprint)
         gathered, trained = self._largest(mesh)
+        wire = self._wire(sharding)
         buffers = footprint.buffer_bytes + buffer_bytes(
-            gathered_bytes=gathered, trained_parameters=trained, widths=self.model.widths, sharding=sharding
+            gathered_bytes=gathered,
+            trained_parameters=trained,
+            gradient_bytes=wire.buffered_gradient,
+            sharding=sharding,
         )
         return self.limit_bytes - process - buffers * (1 + footprint.fragmentation(mesh.pipeline_parallel))
+
+    def _wire(self, sharding: Sharding) -> Wire:
+        if sharding not in self._wires:
+            setting = self.model.setting
+            self._wires[sharding] = wire_of(
+                setting.framework, sharding, self.model.widths, setting.job.precision
+            )
+        return self._wires[sharding]
 
     def _largest(self, mesh: Mesh) -> tuple[Bytes, int]:
         """Return the most bytes that gathers move for a layer or an end, and the most that one trains."""
