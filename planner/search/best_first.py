@@ -20,6 +20,7 @@ from planner.expansion import zero_sharding
 from planner.job import SolverLimits
 from planner.search.bounds import apart_bound_ns, lower_bound_ns, rules_out, spread_bound_ns
 from planner.search.capacity import even_chunks_fit
+from planner.search.even_fill import rules_out_evenly
 from planner.search.evening import evened
 from planner.search.fewer_devices import fewer_degrees
 from planner.search.frontier import Content, Frontier, Node, Variant
@@ -383,7 +384,7 @@ class _Search:
 
     def _solve(self, node: Node, leaf: Variant) -> None:
         cutoff = self._cutoff_ns(leaf.layout)
-        if cutoff is not None and rules_out(leaf.problem, cutoff):
+        if cutoff is not None and self._rules_out(leaf.problem, cutoff):
             return
         if leaf.placings:
             self._open_placings(leaf, node.bound_ns)
@@ -405,6 +406,12 @@ class _Search:
             self._keep(leaf.layout, leaf.problem, solved)
         if solved.lower_bound_ns is not None:
             self._put_off_unless_settled(node, leaf, solved.lower_bound_ns)
+
+    def _rules_out(self, problem: PipelineProblem, cutoff_ns: int) -> bool:
+        """Whether no plan of a layout takes at most so long, as far as whole layers of stages show it."""
+        if _solver(problem) is solve_evenly and can_split_freely(self._space.setting.framework):
+            return rules_out_evenly(problem, cutoff_ns)
+        return rules_out(problem, cutoff_ns)
 
     def _solved(
         self, layout: Layout, problem: PipelineProblem, cutoff_ns: int | None, limits: WorkLimits

@@ -35,8 +35,8 @@ def lower_bound_ns(problem: PipelineProblem) -> int | None:
     """Return a time that no assignment of a layout undercuts, None when none fits the memory."""
     if not fits_at_all(problem):
         return None
-    facts = _facts(problem)
-    make = _ROWS_OF_ONE_CHUNK.get(problem.shape.schedule, _through_rows)
+    facts = facts_of(problem)
+    make = _ROWS_OF_ONE_CHUNK.get(problem.shape.schedule, through_rows)
     bound = _bound(problem, make(problem, facts))
     return max(bound, _one_micro_batch_ns(problem)) if problem.shape.schedule in FILLED_ALONE else bound
 
@@ -45,8 +45,8 @@ def spread_bound_ns(problem: PipelineProblem) -> int | None:
     """Return a time that no schedule of a 1F1B problem's stages undercuts, None when none fits."""
     if not fits_at_all(problem, any_schedule=True):
         return None
-    facts = _facts(problem)
-    rows = _through_rows(problem, facts, blocking=False)
+    facts = facts_of(problem)
+    rows = through_rows(problem, facts, blocking=False)
     return _bound(problem, rows)
 
 
@@ -56,7 +56,7 @@ def apart_bound_ns(problem: PipelineProblem) -> int:
     Each stage pays the barrier, waits for the forward passes of those before it, which hold at least one
     layer each (the first one perhaps none), and then runs its own passes: on average at least so much.
     """
-    facts, p, m = _facts(problem), problem.shape.num_stages, problem.shape.num_micro_batches
+    facts, p, m = facts_of(problem), problem.shape.num_stages, problem.shape.num_micro_batches
     work = m * (facts.each * problem.num_layers + float(facts.fixed.sum()))
     waits = facts.least_fill * (p - 1) * (p - 2) / 2
     return _safe(problem.barrier_ns + (work + waits) / p)
@@ -76,7 +76,7 @@ def _one_micro_batch_ns(problem: PipelineProblem) -> int:
     return problem.barrier_ns + passes + ways * problem.transfer_ns
 
 
-def _bound(problem: PipelineProblem, rows: "_Rows") -> int:
+def _bound(problem: PipelineProblem, rows: "Rows") -> int:
     """Return the better bound; that stages hold whole layers tells nothing where layers differ."""
     if not problem.is_uniform:
         return _weighted(problem, rows)
@@ -103,8 +103,8 @@ def may_exceed(problem: PipelineProblem, within_ns: int, capacity: Sequence[int]
 
 def stage_ranges(problem: PipelineProblem, within_ns: int, capacity: Sequence[int]) -> Box | None:
     """Return the layers that each stage may hold within a time and a capacity, None where there is no way."""
-    facts = _facts(problem)
-    rows = _through_rows(problem, facts)
+    facts = facts_of(problem)
+    rows = through_rows(problem, facts)
     weights, constants = rows.weights, rows.constants
     if problem.shape.schedule in _ROWS_OF_ONE_CHUNK:
         more = _ROWS_OF_ONE_CHUNK[problem.shape.schedule](problem, facts)
@@ -121,7 +121,7 @@ def _rules_out_in_order(problem: PipelineProblem, within_ns: int) -> bool:
     """Whether no stages of consecutive layers take at most so long: each has time for some passes only."""
     if problem.shape.schedule.splits_backward:
         return False
-    rows = _through_rows(problem, _facts(problem))
+    rows = through_rows(problem, facts_of(problem))
     rooms = (within_ns * (1 + SAFETY) - rows.constants) / problem.shape.num_micro_batches
     if problem.shape.virtual_stages == 1:
         return in_order(problem, rooms_ns=rooms.tolist()) is None
@@ -129,7 +129,7 @@ def _rules_out_in_order(problem: PipelineProblem, within_ns: int) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Facts:
+class Facts:
     """Durations per stage (all chunks together), floating point.
 
     ``each`` is one layer's passes, their mean where layers differ, ``least_fill`` those of the quickest that
@@ -151,7 +151,7 @@ class _Facts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Rows:
+class Rows:
     """One path per stage: ``constants + weights @ layers of each stage``, and shares to add them up by.
 
     ``passes`` are how often it runs each stage's layers, forward and backward.
@@ -163,7 +163,8 @@ class _Rows:
     shares: Reals
 
 
-def _facts(problem: PipelineProblem) -> _Facts:
+def facts_of(problem: PipelineProblem) -> Facts:
+    """Return what bounds need to know of a problem."""
     shape, fixed = problem.shape, fixed_parts(problem)
     splits, p, first = shape.schedule.splits_backward, shape.num_stages, fixed[shape.own(0)]
     work = np.array([part.forward_ns + part.backward_ns for part in fixed], dtype=np.float64)
@@ -182,7 +183,7 @@ def _facts(problem: PipelineProblem) -> _Facts:
     if not problem.reduce_overlaps and not splits:
         # What ends on another stage is not followed by the first one's reductions.
         around += sum(part.reduce_ns for part in first)
-    return _Facts(
+    return Facts(
         each=sum(quickest[number] for number in problem.sequence) / problem.num_layers,
         least_fill=float(min(filling if splits else quickest)),
         fixed=_by_stage(problem, work),
@@ -202,7 +203,7 @@ def _by_stage(problem: PipelineProblem, values: NDArray[Number]) -> NDArray[Numb
     return summed
 
 
-def _through_rows(problem: PipelineProblem, facts: _Facts, *, blocking: bool | None = None) -> _Rows:
+def through_rows(problem: PipelineProblem, facts: Facts, *, blocking: bool | None = None) -> Rows:
     """Fill, all passes of a stage, drain; the stages before it hold at least their fewest layers.
 
     Where gradients of weights are passes of their own nothing need drain after the last of them.
@@ -218,7 +219,7 @@ def _through_rows(problem: PipelineProblem, facts: _Facts, *, blocking: bool | N
         problem, blocking=problem.transfer_blocks if blocking is None else blocking
     )
     shares = through_shares(weights.diagonal(), weights[:, 0])
-    return _Rows(passes=passes, weights=weights, constants=constants, shares=shares)
+    return Rows(passes=passes, weights=weights, constants=constants, shares=shares)
 
 
 def _through_transfers(problem: PipelineProblem, *, blocking: bool) -> Reals:
@@ -237,7 +238,7 @@ def _through_transfers(problem: PipelineProblem, *, blocking: bool) -> Reals:
     return np.asarray(hops * problem.transfer_ns, dtype=np.float64)
 
 
-def _gpipe_rows(problem: PipelineProblem, facts: _Facts) -> _Rows:
+def _gpipe_rows(problem: PipelineProblem, facts: Facts) -> Rows:
     """All passes of one micro-batch through all stages, and of all others through one."""
     p, m = problem.shape.num_stages, problem.shape.num_micro_batches
     passes = np.ones((p, p)) + np.eye(p) * (m - 1)
@@ -245,10 +246,10 @@ def _gpipe_rows(problem: PipelineProblem, facts: _Facts) -> _Rows:
     weights[:, 0] += facts.update
     constants = facts.before_and_after + facts.fixed.sum() + (m - 1) * facts.fixed
     constants += _row_transfers(problem, passes, 2.0 * (p - 1))
-    return _Rows(passes=passes, weights=weights, constants=constants, shares=gpipe_shares(p, m, facts.extra))
+    return Rows(passes=passes, weights=weights, constants=constants, shares=gpipe_shares(p, m, facts.extra))
 
 
-def _1f1b_rows(problem: PipelineProblem, facts: _Facts) -> _Rows:
+def _1f1b_rows(problem: PipelineProblem, facts: Facts) -> Rows:
     """Fill, down and back with the first micro-batch, stay, down and back with the last one, drain.
 
     A stage that starts no forward pass after its first backward pass has no such path: there, all its
@@ -265,10 +266,10 @@ def _1f1b_rows(problem: PipelineProblem, facts: _Facts) -> _Rows:
     hops = np.where(twice, 2.0 * np.arange(p) + 4.0 * (kept - 1), 2.0 * np.arange(p))
     constants = facts.before_and_after + passes @ facts.fixed + _row_transfers(problem, passes, hops)
     shares = pipeline_shares(passes.diagonal(), twice, facts.extra)
-    return _Rows(passes=passes, weights=weights, constants=constants, shares=shares)
+    return Rows(passes=passes, weights=weights, constants=constants, shares=shares)
 
 
-_ROWS_OF_ONE_CHUNK: Final[Mapping[ScheduleName, Callable[[PipelineProblem, _Facts], _Rows]]] = {
+_ROWS_OF_ONE_CHUNK: Final[Mapping[ScheduleName, Callable[[PipelineProblem, Facts], Rows]]] = {
     ScheduleName.GPIPE: _gpipe_rows,
     ScheduleName.ONE_FORWARD_ONE_BACKWARD: _1f1b_rows,
 }
@@ -288,14 +289,14 @@ def _row_transfers(problem: PipelineProblem, passes: Reals, hops: Reals | float)
     return blocked
 
 
-def _weighted(problem: PipelineProblem, rows: _Rows) -> int:
+def _weighted(problem: PipelineProblem, rows: Rows) -> int:
     """Return the bound of all rows added up by their shares: every stage's layers count alike, or nearly."""
     layers = float((rows.shares @ rows.weights).min()) * problem.num_layers
     layers += forced_ns(problem, rows.shares @ rows.passes)
     return _safe((layers + float(rows.shares @ rows.constants)) / float(rows.shares.sum()))
 
 
-def _whole_layers(problem: PipelineProblem, rows: _Rows) -> int:
+def _whole_layers(problem: PipelineProblem, rows: Rows) -> int:
     """Return the shortest time in which the stages have room for all layers, each for whole ones.
 
     A layer counts on a row at least what it counts where that is least, and more on the row's own stage; in

@@ -11,8 +11,8 @@ from typing import Generic, Self, TypeVar
 import numpy as np
 
 from planner.cost.pipeline import PipelineProblem
-from planner.search.bounds import stage_ranges
 from planner.search.capacity import most_layers
+from planner.search.even_fill import even_ranges
 from planner.search.forced import forced_by_layers
 from planner.search.rows import Integers, PathRows
 from planner.search.stage_points import StagePoint, StagePoints
@@ -61,7 +61,7 @@ def quickest_points(own: StageChoices[StagePoint]) -> Mapping[int, StagePoint]:
 def all_choices(problem: PipelineProblem, rows: PathRows, within_ns: int) -> Choices | None:
     """Return the points that leave a step within a time; None where a stage has none."""
     capacity = most_layers(problem)
-    ranges = None if capacity is None else stage_ranges(problem, within_ns, capacity)
+    ranges = None if capacity is None else even_ranges(problem, within_ns, capacity)
     if ranges is None:
         return None
     points = StagePoints(problem)
