@@ -19,7 +19,7 @@ from planner.cost.model import ROUNDING, CostModel, LayerKey
 from planner.cost.replica_floors import ReplicaFloors, Share, Traffic
 from planner.cost.sweep import MANY_SAMPLES, SWEEPS, Floats, Line, Sweep, SweptCosts, SweptOperators
 from planner.cost.whole_layers import StageEnds, whole_layers_ns
-from planner.strategy import LayerWay, Mesh, Recompute, RecomputeMode, Sharding
+from planner.strategy import HostShares, LayerWay, Mesh, Recompute, RecomputeMode, Sharding
 from planner.units import NANOSECONDS_PER_SECOND, Flops
 from planner.workload.layers import Cut, Layer
 from planner.workload.operators import CollectivePass, Module, Phase
@@ -394,6 +394,27 @@ class Floors:
         updates = self.model.setting.num_layers * traffic[0].update_ns if len(traffic) == 1 else 0
         least = self._spread_ns(mesh, work, places, micro_batches, mesh.pipeline_parallel, updates)
         return least if most is None else self._capped_ns(mesh, work, places, micro_batches, most, least)
+
+    def updated_step_ns(
+        self,
+        mesh: Mesh,
+        sharding: Sharding,
+        on_host: HostShares,
+        modes: Modes,
+        places: NDArray[np.intp],
+        micro_batches: NDArray[np.int64],
+        *,
+        count: int,
+    ) -> Floats:
+        """Return step times that no plan undercuts whose hosts update some shares; see `step_ns`.
+
+        Every stage has its own updates before its passes: on average that says most where hosts update.
+        However ranks are numbered.
+        """
+        work = self.family(mesh).work(modes, count, dict.fromkeys(self._counts, NO_TRAFFIC))
+        updates = self._replicas.updates_ns(mesh, sharding, on_host=on_host)
+        passes = micro_batches * (work.layers_ns + work.first_ns + work.last_ns)[places]
+        return np.asarray(np.floor((updates + passes) / mesh.pipeline_parallel))
 
     def least_step_ns(
         self,

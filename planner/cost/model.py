@@ -504,10 +504,10 @@ class CostModel:
             whole = self._whole_gradients(name, ground.cut, replicas.dense.sharding)
             part = replace(part, states=part.states + whole)
             if on_host.is_any or way.activations:
-                part = self._hosts.on_host(
+                part = self.host_costs.on_host(
                     part,
                     run,
-                    self._host_part(held, replicas),
+                    self.host_part(held, replicas),
                     sharding=replicas.dense.sharding,
                     shares=on_host,
                     activations=way.activations,
@@ -523,11 +523,12 @@ class CostModel:
         return StatePasses(kernels=self.kernels, states=self.states, num_micro_batches=count)
 
     @property
-    def _hosts(self) -> HostCosts:
+    def host_costs(self) -> HostCosts:
+        """What hosts cost, where something is known of them."""
         assert self.hosts is not None, "legality refuses to offload where nothing is known of the host"
         return self.hosts
 
-    def _host_part(self, held: Holdings, replicas: Replicas) -> HostPart:
+    def host_part(self, held: Holdings, replicas: Replicas) -> HostPart:
         """Return what of some layers can go to the host."""
         return sum(
             (

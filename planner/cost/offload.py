@@ -98,7 +98,7 @@ class HostCosts:
             part,
             forward=part.forward + self._shown(parameters + kept, behind=part.forward),
             backward=part.backward + self._shown(up + gradients + kept, behind=part.backward),
-            optimizer=part.optimizer + self._update(held, part.optimizer, shares),
+            optimizer=part.optimizer + self.update(held, part.optimizer, shares),
             saved_bytes=part.saved_bytes - kept,
             # What comes back is whole while its own backward pass runs, and the next layer's on its way.
             working_bytes=part.working_bytes + GATHERED_LAYERS * kept,
@@ -118,15 +118,7 @@ class HostCosts:
             host_saved_bytes=kept,
         )
 
-    def _shown(self, size: Bytes, *, behind: Tally) -> Tally:
-        """Return what a copy adds to a pass that it runs beside."""
-        return self._copy(max(self.copy_seconds(size) - behind.seconds, 0.0))
-
-    def _copy(self, seconds: Seconds) -> Tally:
-        estimate = Estimate(seconds=seconds, provenance=Provenance.INTERPOLATED, relative_error=COPY_ERROR)
-        return booked(estimate, cause=Cause.OFFLOAD, family=Family.HOST)
-
-    def _update(self, held: HostPart, on_device: Tally, shares: HostShares) -> Tally:
+    def update(self, held: HostPart, on_device: Tally, shares: HostShares) -> Tally:
         """Return what the update on the host takes beyond that on the device, beside which it runs.
 
         Gradients that stayed on the device come down first, parameters that stay there go up after it.
@@ -141,6 +133,14 @@ class HostCosts:
         whole = max(update, down, up) if beside else update + down + up
         seconds = max(whole - on_device.seconds, 0.0)
         estimate = Estimate(seconds=seconds, provenance=Provenance.INTERPOLATED, relative_error=UPDATE_ERROR)
+        return booked(estimate, cause=Cause.OFFLOAD, family=Family.HOST)
+
+    def _shown(self, size: Bytes, *, behind: Tally) -> Tally:
+        """Return what a copy adds to a pass that it runs beside."""
+        return self._copy(max(self.copy_seconds(size) - behind.seconds, 0.0))
+
+    def _copy(self, seconds: Seconds) -> Tally:
+        estimate = Estimate(seconds=seconds, provenance=Provenance.INTERPOLATED, relative_error=COPY_ERROR)
         return booked(estimate, cause=Cause.OFFLOAD, family=Family.HOST)
 
     def _gradients_to_update(self, held: HostPart, shares: HostShares) -> Bytes:

@@ -1,18 +1,20 @@
 """What keeping replicas equal adds at least to layers: beside their passes, and once a step."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from planner.cost.data_parallel import ReplicaCosts
 from planner.cost.ground import Member
 from planner.cost.model import CostModel
 from planner.cost.replicas import Replicas, replicas_key
 from planner.cost.sweep import Floats
-from planner.cost.tally import total
-from planner.strategy import Mesh, Sharding, ZeroStage
+from planner.cost.tally import Tally, total
+from planner.strategy import NOTHING_ON_HOST, HostShares, Mesh, Sharding, ZeroStage
 from planner.units import Seconds
-from planner.workload.weights import Holdings, holdings
+from planner.workload.weights import Holding, Holdings, holdings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,26 +60,50 @@ class ReplicaFloors:
 
     model: CostModel
     _held: dict[tuple[int, ...], Mapping[Member, Holdings]] = field(default_factory=dict, init=False)
+    _updates_ns: dict[tuple[object, ...], int] = field(default_factory=dict, init=False)
     _known: dict[tuple[object, ...], Mapping[int, Traffic]] = field(default_factory=dict, init=False)
 
     def of(
         self, mesh: Mesh, sharding: Sharding, *, further: Sequence[tuple[Mesh, Sharding]] = ()
     ) -> Mapping[int, Traffic]:
         """Return the traffic of every class of counted layers, no more than in any ``further`` way."""
-        model = self.model
-        cut = (mesh.tensor_parallel, mesh.expert_parallel, mesh.expert_tensor_parallel)
         others = [each for each in further if self._shows_traffic(sharding)]
-        key = (*cut, replicas_key(mesh, sharding), *(replicas_key(*other) for other in others))
+        key = (*_cut(mesh), replicas_key(mesh, sharding), *(replicas_key(*other) for other in others))
         if key not in self._known:
-            replicas = model.replicas(
-                model.links(mesh), sharding, others=[(model.links(other), own) for other, own in others]
-            )
-            held = self._holdings(mesh, cut)
+            replicas, held = self._replicas(mesh, sharding, others), self._holdings(mesh)
             self._known[key] = {
                 number: self._traffic(held[number], replicas)
-                for number, _ in enumerate(model.setting.body.classes)
+                for number, _ in enumerate(self.model.setting.body.classes)
             }
         return self._known[key]
+
+    def updates_ns(self, mesh: Mesh, sharding: Sharding, *, on_host: HostShares) -> int:
+        """Return what the updates of all layers and both ends take, hosts making their shares of them."""
+        key = (*_cut(mesh), replicas_key(mesh, sharding), on_host)
+        if key not in self._updates_ns:
+            replicas, held = self._replicas(mesh, sharding, ()), self._holdings(mesh)
+            counts: Mapping[Member, int] = Counter(self.model.setting.body.sequence)
+            self._updates_ns[key] = sum(
+                counts.get(name, 1) * self._updated(own, replicas, on_host).nanoseconds
+                for name, own in held.items()
+            )
+        return self._updates_ns[key]
+
+    def _replicas(self, mesh: Mesh, sharding: Sharding, others: Sequence[tuple[Mesh, Sharding]]) -> Replicas:
+        links = self.model.links
+        return self.model.replicas(
+            links(mesh), sharding, others=[(links(other), own) for other, own in others]
+        )
+
+    def _updated(self, held: Holdings, replicas: Replicas, on_host: HostShares = NOTHING_ON_HOST) -> Tally:
+        """Return the update of layers that hold so much."""
+        updated = total(
+            self.model.states.update(holding.trained, share.sharding)
+            for holding, share in _parts(held, replicas)
+        )
+        if on_host.optimizer:
+            updated += self.model.host_costs.update(self.model.host_part(held, replicas), updated, on_host)
+        return updated
 
     def _shows_traffic(self, sharding: Sharding) -> bool:
         """Whether a step shows what replicas exchange, as far as these floors count it."""
@@ -88,11 +114,7 @@ class ReplicaFloors:
 
     def _traffic(self, held: Holdings, replicas: Replicas) -> Traffic:
         states, framework = self.model.states, self.model.setting.framework
-        parts = [
-            (holding, share)
-            for holding, share in ((held.dense, replicas.dense), (held.experts, replicas.experts))
-            if holding.parameters
-        ]
+        parts = _parts(held, replicas)
         shares = [
             Share(
                 fraction=holding.parameters / held.parameters,
@@ -108,7 +130,7 @@ class ReplicaFloors:
             )
             for holding, share in parts
         ]
-        update = total(states.update(holding.trained, share.sharding) for holding, share in parts).nanoseconds
+        update = self._updated(held, replicas).nanoseconds
         if not framework.overlaps_parameter_gather:
             update += total(
                 share.gather_per_step(holding.trained.parameters) for holding, share in parts
@@ -118,7 +140,8 @@ class ReplicaFloors:
             update += total(share.reduction_per_step(holding.reduced) for holding, share in parts).nanoseconds
         return Traffic(shares=tuple(shares), update_ns=update)
 
-    def _holdings(self, mesh: Mesh, key: tuple[int, ...]) -> Mapping[Member, Holdings]:
+    def _holdings(self, mesh: Mesh) -> Mapping[Member, Holdings]:
+        key = _cut(mesh)
         if key not in self._held:
             cut = self.model.cut(mesh, 1)
             self._held[key] = {
@@ -126,3 +149,14 @@ class ReplicaFloors:
                 for name, layers in self.model.members.items()
             }
         return self._held[key]
+
+
+def _cut(mesh: Mesh) -> tuple[int, ...]:
+    """Return what decides the parameters that a device holds of a layer."""
+    return (mesh.tensor_parallel, mesh.expert_parallel, mesh.expert_tensor_parallel)
+
+
+def _parts(held: Holdings, replicas: Replicas) -> list[tuple[Holding, ReplicaCosts]]:
+    """Return what layers hold by who shares it, with how it is shared."""
+    both = ((held.dense, replicas.dense), (held.experts, replicas.experts))
+    return [(holding, share) for holding, share in both if holding.parameters]

@@ -37,7 +37,7 @@ def lower_bound_ns(problem: PipelineProblem) -> int | None:
         return None
     facts = facts_of(problem)
     make = _ROWS_OF_ONE_CHUNK.get(problem.shape.schedule, through_rows)
-    bound = _bound(problem, make(problem, facts))
+    bound = max(_bound(problem, make(problem, facts)), _updated_ns(problem, facts))
     return max(bound, _one_micro_batch_ns(problem)) if problem.shape.schedule in FILLED_ALONE else bound
 
 
@@ -47,7 +47,7 @@ def spread_bound_ns(problem: PipelineProblem) -> int | None:
         return None
     facts = facts_of(problem)
     rows = through_rows(problem, facts, blocking=False)
-    return _bound(problem, rows)
+    return max(_bound(problem, rows), _updated_ns(problem, facts))
 
 
 def apart_bound_ns(problem: PipelineProblem) -> int:
@@ -59,7 +59,20 @@ def apart_bound_ns(problem: PipelineProblem) -> int:
     facts, p, m = facts_of(problem), problem.shape.num_stages, problem.shape.num_micro_batches
     work = m * (facts.each * problem.num_layers + float(facts.fixed.sum()))
     waits = facts.least_fill * (p - 1) * (p - 2) / 2
-    return _safe(problem.barrier_ns + (work + waits) / p)
+    return max(_safe(problem.barrier_ns + (work + waits) / p), _updated_ns(problem, facts))
+
+
+def _updated_ns(problem: PipelineProblem, facts: "Facts") -> int:
+    """Return what stages take on average for their updates and then their passes, under any schedule.
+
+    It says more than a path through one stage where hosts update, for longer than a pipeline fills.
+    """
+    counts = Counter(problem.sequence)
+    updates = sum(layers.optimizer_ns * counts[number] for number, layers in enumerate(problem.classes))
+    updates += sum(part.optimizer_ns for part in fixed_parts(problem))
+    work = facts.each * problem.num_layers + float(facts.fixed.sum())
+    stages = problem.shape.num_stages
+    return _safe(problem.barrier_ns + (updates + problem.shape.num_micro_batches * work) / stages)
 
 
 def _one_micro_batch_ns(problem: PipelineProblem) -> int:

@@ -20,7 +20,7 @@ from planner.cost.sweep import Floats
 from planner.search.meshes import BatchedMesh
 from planner.search.offloading import Chain, Choice
 from planner.search.placings import ordered
-from planner.strategy import Batch, Mesh, RankOrder, Sharding
+from planner.strategy import Batch, HostShares, Mesh, RankOrder, Sharding
 
 Whole = NDArray[np.int64]
 SHARED: Final = "mesh floors"
@@ -69,7 +69,7 @@ class HeldMesh:
     def chains_by_way(self) -> dict[tuple[Sharding, Modes], list[int]]:
         """Return the numbers of the chains by how they share states and which modes layers choose from.
 
-        Nothing on the host makes a plan quicker.
+        Nothing on the host makes a plan quicker, so that its floor holds for plans with anything there.
         """
         found: dict[tuple[Sharding, Modes], list[int]] = {}
         for number, (choice, *_) in enumerate(self.batched.chains):
@@ -236,10 +236,15 @@ class MeshFloors:
                 self._floors.step_ns(mesh, sharding, modes, *batch, count=count, further=further, most=room)
                 for mesh in left
             ]
-            steps = np.min(each, axis=0)
+            least = np.min(each, axis=0)
+            updated: dict[HostShares, Floats] = {}
             for number, own in zip(numbers, fits, strict=True):
-                places = np.flatnonzero(own).tolist()
-                chain = held.batched.chains[number]
+                places, chain = np.flatnonzero(own).tolist(), held.batched.chains[number]
+                # The first way of a chain has least on the host.
+                on_host = chain[0].on_host
+                if on_host not in updated:
+                    updated[on_host] = self._updated_ns(left, chain[0], modes, batch, count, least)
+                steps = updated[on_host]
                 found += [(int(steps[place]), held.batches[place], chain) for place in places]
         found.sort(key=lambda variant: variant[0], reverse=True)
         return MeshFloor(
@@ -248,6 +253,24 @@ class MeshFloors:
             orders=held.batched.orders,
             variants=found,
         )
+
+    def _updated_ns(
+        self,
+        ways: Sequence[Mesh],
+        choice: Choice,
+        modes: Modes,
+        batch: tuple[NDArray[np.intp], Whole],
+        count: int,
+        least_ns: Floats,
+    ) -> Floats:
+        """Return the floors of batches, ``least_ns`` where nothing is on the host, with hosts' updates."""
+        if not choice.on_host.optimizer:
+            return least_ns
+        each = [
+            self._floors.updated_step_ns(mesh, choice.sharding, choice.on_host, modes, *batch, count=count)
+            for mesh in ways
+        ]
+        return np.asarray(np.maximum(least_ns, np.min(each, axis=0)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

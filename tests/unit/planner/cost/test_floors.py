@@ -1,6 +1,7 @@
 """What meshes take at least is never above what their plans take, and close to it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from planner.search.bounds import spread_bound_ns
 from planner.search.master import Solution, solve
 from planner.search.meshes import by_mesh, variants
 from planner.search.space import Space, search_space
-from planner.strategy import Batch, Mesh
+from planner.strategy import NOTHING_ON_HOST, Batch, HostShares, Mesh
 from planner.workload.recomputation import saved_bytes
 from tests.unit.planner.settings import request_of, setting
 
@@ -88,7 +89,9 @@ def test_a_swept_layer_takes_and_keeps_no_more_than_one_of_each_size(model: str,
                 assert close_below(swept.saved(modules).at(size), kept)
 
 
-def problems(costs: CostModel, space: Space) -> Iterator[tuple[float, int]]:
+def problems(
+    costs: CostModel, space: Space, *, on_host: HostShares = NOTHING_ON_HOST
+) -> Iterator[tuple[float, int]]:
     """Yield what floors say of each variant of a space, and the step time of its best plan under 1F1B."""
     sizes = sorted({batch.micro_batch_size for batched in by_mesh(space) for batch in batched.batches})
     floors = Floors(model=costs, sizes=sizes)
@@ -97,10 +100,21 @@ def problems(costs: CostModel, space: Space) -> Iterator[tuple[float, int]]:
             places = np.array([sizes.index(batch.micro_batch_size)])
             passes = np.array([batch.num_micro_batches])
             for layout in variants(space, batched.mesh, batch):
-                problem = costs.problem(layout)
+                problem = costs.problem(replace(layout, on_host=on_host))
+                batched_by = (places, passes)
                 floor = floors.step_ns(
-                    batched.mesh, layout.sharding, layout.recompute, places, passes, count=len(sizes)
+                    batched.mesh, layout.sharding, layout.recompute, *batched_by, count=len(sizes)
                 )
+                if on_host.optimizer:
+                    updated = floors.updated_step_ns(
+                        batched.mesh,
+                        layout.sharding,
+                        on_host,
+                        layout.recompute,
+                        *batched_by,
+                        count=len(sizes),
+                    )
+                    floor = np.maximum(floor, updated)
                 if spread_bound_ns(problem) is not None:
                     solved = solve(problem)
                     if isinstance(solved, Solution):
@@ -116,6 +130,19 @@ def test_no_plan_of_a_mesh_beats_its_floor(model: str, num_layers: int, framewor
     assert len(found) > 50
     assert all(floor <= step_ns for floor, step_ns in found)
     assert max(floor / step_ns for floor, step_ns in found) > 0.9
+
+
+@pytest.mark.parametrize(("framework", "share"), [("megatron-core", 0.3), ("pytorch", 1.0)])
+def test_no_plan_whose_hosts_update_beats_its_floor(framework: str, share: float) -> None:
+    costs = cost_model("llama-3-8b", num_layers=4, framework=framework)
+    space = search_space(costs.setting, Constraints(bounds={"micro_batch_size": (1, 1)}))
+    on_host = costs.setting.framework.limits.offload.shares(share)
+    found = list(problems(costs, space, on_host=on_host))
+    assert len(found) > 20
+    assert all(floor <= step_ns for floor, step_ns in found)
+    # Updates on the host take most of such a step, so that floors without them would say little.
+    assert np.median([floor / step_ns for floor, step_ns in found]) > 0.5
+    assert max(floor / step_ns for floor, step_ns in found) > 0.8
 
 
 @pytest.mark.parametrize("model", ["mixtral-8x7b", "qwen1.5-moe-a2.7b", "deepseek-v2-lite", "llama-3-8b"])

@@ -24,6 +24,17 @@ def test_no_plan_beats_the_lower_bound(problem: PipelineProblem) -> None:
         assert not rules_out(problem, best)
 
 
+@settings(max_examples=300, deadline=None)
+@given(small_problems(), st.integers(min_value=10, max_value=1000))
+def test_no_plan_beats_the_bound_where_updates_take_most(problem: PipelineProblem, factor: int) -> None:
+    slow = tuple(replace(c, optimizer_ns=c.optimizer_ns * factor) for c in problem.classes)
+    updated = replace(problem, classes=slow)
+    best, bound = best_plan(updated).makespan_ns, lower_bound_ns(updated)
+    if best is not None:
+        assert bound is not None
+        assert bound <= best
+
+
 @settings(max_examples=500, deadline=None)
 @given(small_problems(schedules=(*ALTERNATING, ScheduleName.BREADTH_FIRST)), st.booleans())
 def test_no_schedule_of_the_stages_beats_the_spread_bound(problem: PipelineProblem, blocks: bool) -> None:  # noqa: FBT001
