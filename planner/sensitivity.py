@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from planner.cluster import NodeGroup
+from planner.communication import CONSENT
 from planner.cost.collective_rows import LINK_FACT
 from planner.errors import InvalidRequest
 from planner.explanation import change_words
 from planner.growth import grown_cluster
 from planner.job import Constraints
 from planner.plan import Explanation, Result, Sensitivity, Status
-from planner.planning import NODE_GROUP, PlanRequest, best_plan
+from planner.planning import NODE_GROUP, PlanRequest, best_plan, searched_space
+from planner.search.sending import waits_for_consent
 from planner.units import GIBIBYTE, Seconds, format_bytes, format_seconds
 
 Value = TypeVar("Value")
@@ -107,6 +109,19 @@ def _without_limits(request: PlanRequest, group: NodeGroup) -> Iterator[_Change]
         free = replace(constraints, bounds=_without(word, constraints.bounds))
         limit = f"Keeping {word} within {low:g} to {high:g}"
         yield _left_free(request, free, word=word, change={f"/constraints/bounds/{word}": None}, limit=limit)
+    yield from _with_consent(request)
+
+
+def _with_consent(request: PlanRequest) -> Iterator[_Change]:
+    """Yield the request with less sent than the framework does by default, where it can and may not yet."""
+    if waits_for_consent(searched_space(request)):
+        allow = (*request.constraints.allow, CONSENT)
+        yield _Change(
+            why="quantized communication allowed",
+            change={"/constraints/allow": list(allow)},
+            request=replace(request, constraints=replace(request.constraints, allow=allow)),
+            limit="What replicas send by default",
+        )
 
 
 def _without(word: str, limits: Mapping[str, Value]) -> dict[str, Value]:

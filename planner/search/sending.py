@@ -48,6 +48,12 @@ def is_allowed(space: Space) -> bool:
     return CONSENT in space.constraints.allow
 
 
+def waits_for_consent(space: Space) -> bool:
+    """Whether the framework sends less than by default where the caller lets it, who has not so far."""
+    open_words = [word for word in FORMATS if space.fixed(word) is None]
+    return not is_allowed(space) and any(_narrower(space, word) for word in open_words)
+
+
 def keeps_to_what_is_fixed(space: Space, sharding: Sharding) -> bool:
     """Whether a sharding sends, and keeps gathered, what the caller fixed."""
     for word in FORMATS:
@@ -75,16 +81,22 @@ def check_consent(space: Space) -> None:
 
 def format_words(space: Space, word: str) -> str:
     """Return how a certificate calls a format of what is sent."""
-    own, known = own_format(space.setting, word), known_formats(space.setting, word)
+    own = own_format(space.setting, word)
     if space.fixed(word) is not None:
         return "fixed by user"
-    narrower = [dtype for dtype in known if narrows(space.setting, word, dtype)]
+    narrower = _narrower(space, word)
     if not narrower:
         return f"fixed by framework: {own}"
     others = " or ".join(narrower)
     if not is_allowed(space):
         return f"not allowed by user: {others} takes the consent {CONSENT}"
     return f"searched: {own}, or {others} where the framework sends it"
+
+
+def _narrower(space: Space, word: str) -> list[str]:
+    """Return the formats that the framework sends in under some sharding and that lose something."""
+    known = known_formats(space.setting, word)
+    return [dtype for dtype in known if narrows(space.setting, word, dtype)]
 
 
 def kept_words(space: Space) -> str:

@@ -252,3 +252,13 @@ def test_what_does_not_fit_is_not_solved_again() -> None:
     result = plan_training(asked)
     assert result.plan is None
     assert with_sensitivity(asked, result, explain=True, sensitivity=True) is result
+
+
+def test_what_a_consent_would_be_worth_is_solved() -> None:
+    asked = request(fixed={"zero_stage": 1, "data_parallel": 4})
+    result = explained(asked)
+    text = told(result, "replicas send")
+    assert text.startswith("What replicas send by default binds: with quantized communication allowed")
+    allowed = replace(asked, constraints=replace(asked.constraints, allow=("quantized_communication",)))
+    assert step_seconds(plan_training(allowed)) < step_seconds(result)
+    assert "replicas send" not in " ".join(entry.text for entry in explained(allowed).explanation)
