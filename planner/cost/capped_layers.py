@@ -30,16 +30,21 @@ def capped_layers_ns(offsets: Floats, each: Floats, most: Whole, count: int, lea
     stages may not hold so many at all. [stage, batch] and [batch].
     """
     most = np.minimum(most, count)
-    whole = most.sum(axis=0) >= count
+    found = np.where(most.sum(axis=0) >= count, least, np.inf)
     span = np.maximum(each, 1.0)
-    low = np.array(least, dtype=np.float64)
+    # Not raised where it is right but for rounding.
+    done = _held_within(least * (1 + 4 * ROUNDING), offsets, span, most) >= count
+    rows = np.flatnonzero(~done & np.isfinite(found))
+    if not len(rows):
+        return found
+    offsets, span, most, low = offsets[:, rows], span[rows], most[:, rows], least[rows]
     high = np.maximum(low, offsets.max(axis=0) + (most.max(axis=0) + 1) * span)
-    done = _held_within(low, offsets, span, most) >= count
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         enough = _held_within(middle, offsets, span, most) >= count
-        low, high = np.where(enough | done, low, middle), np.where(enough, middle, high)
-    return np.where(whole, low, np.inf)
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    found[rows] = low
+    return found
 
 
 def _held_within(time: Floats, offsets: Floats, each: Floats, most: Whole) -> Whole:

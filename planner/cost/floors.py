@@ -170,6 +170,14 @@ class Work:
     last_ns: Floats
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeastWork:
+    """Nanoseconds of both passes of a sample: of the whole chain, of the counted layer that takes least."""
+
+    chain_ns: float
+    layer_ns: float
+
+
 def _saved(layers: Sequence[SweptLayer], mode: Recompute, sizes: NDArray[np.int64]) -> Floats:
     """Return what a micro-batch of some sizes leaves behind in layers under a mode of recomputation."""
     modules = recomputed_modules(mode)
@@ -298,7 +306,7 @@ class Floors:
     _replicas: ReplicaFloors = field(init=False)
     _layers: dict[LayerKey, SweptLayer] = field(default_factory=dict, init=False)
     _families: dict[tuple[int, ...], Family] = field(default_factory=dict, init=False)
-    _least: dict[tuple[int, ...], float] = field(default_factory=dict, init=False)
+    _least: dict[tuple[int, ...], LeastWork] = field(default_factory=dict, init=False)
     _around: dict[SweptLayer, SweptLayer | None] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -319,8 +327,8 @@ class Floors:
             self._families[key] = Family(swept, self._counts, np.array(self.sizes, dtype=np.int64))
         return self._families[key]
 
-    def least_ns_per_sample(self, mesh: Mesh) -> float:
-        """Return what one sample takes at least in all stages together.
+    def least_work(self, mesh: Mesh) -> LeastWork:
+        """Return what one sample takes at least.
 
         However its experts are spread: their products run at the best rate of any, and nothing is sent to
         them.
@@ -330,10 +338,13 @@ class Floors:
         if key not in self._least:
             cut, members = self.model.cut(whole, 1), self.model.members
             counted = [(count, members[number]) for number, count in self._counts.items()]
-            self._least[key] = sum(
-                count * self._least_of(self._swept(layer, cut, whole))
+            each = [
+                (count, sum(self._least_of(self._swept(layer, cut, whole)) for layer in layers))
                 for count, layers in (*counted, (1, members["first"]), (1, members["last"]))
-                for layer in layers
+            ]
+            self._least[key] = LeastWork(
+                chain_ns=sum(count * ns for count, ns in each),
+                layer_ns=max(min(ns for _, ns in each[: len(counted)]), 0.0),
             )
         return self._least[key]
 

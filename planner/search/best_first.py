@@ -140,8 +140,7 @@ class _Search:
             self._covered[samples] = self._floors.covers(divisors(samples))
         if not self._covered[samples]:
             return True
-        shares = mesh.data_parallel * mesh.pipeline_parallel
-        return not self._is_settled(self._floors.work_ns(ways, shares=shares))
+        return not self._is_settled(self._floors.work_ns(ways))
 
     def _may_hold(self, ways: tuple[Mesh, ...]) -> bool:
         """Whether a mesh may hold the states of a model."""

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.cost.any_scheme import AnyScheme
-from planner.cost.floors import Floors, Modes
+from planner.cost.floors import Floors, LeastWork, Modes
 from planner.cost.ground import cut_key, dense_cut_key
 from planner.cost.least_memory import LeastMemory
-from planner.cost.model import CostModel
+from planner.cost.model import ROUNDING, CostModel
 from planner.cost.scheme_floors import SchemeFloors
 from planner.cost.sweep import Floats
 from planner.search.meshes import BatchedMesh
@@ -117,7 +117,7 @@ class MeshFloors:
         self.any_scheme = AnyScheme(model=model)
         self._schemes = SchemeFloors(bounds=self.any_scheme, costs=self._floors.costs)
         self.memory = LeastMemory(model=model, floors=self._floors)
-        self._least: dict[tuple[int, ...], float] = {}
+        self._least: dict[tuple[int, ...], LeastWork] = {}
 
     def covers(self, sizes: Iterable[int]) -> bool:
         """Whether some micro-batch sizes are among those of interest."""
@@ -133,25 +133,33 @@ class MeshFloors:
 
     def _least_ns(self, family: Sequence[BatchedMesh]) -> int:
         """Return a step time that no plan on the meshes of a family undercuts."""
-        shares = max(batched.mesh.data_parallel * batched.mesh.pipeline_parallel for batched in family)
-        return self.work_ns(family[0].ways, shares=shares)
+        return min(self.work_ns(batched.ways) for batched in family)
 
-    def work_ns(self, ways: Sequence[Mesh], *, shares: int) -> int:
-        """Return a step time that no plan undercuts on a mesh whose replicas' stages are so many."""
-        samples = self._floors.model.setting.job.global_batch_size
-        # However experts are spread: see `Floors.least_ns_per_sample`.
-        key = (len(ways), *dense_cut_key(ways[0]))
+    def work_ns(self, ways: Sequence[Mesh]) -> int:
+        """Return a step time that no plan undercuts on a mesh: work alone, however experts are spread.
+
+        Stages run all layers together, and one of them as many whole ones as the mean or more.
+        """
+        setting, mesh = self._floors.model.setting, ways[0]
+        key = (len(ways), *dense_cut_key(mesh))
         if key not in self._least:
-            left = self._schemes.left(ways, len(self._sizes))
-            self._least[key] = min(map(self._floors.least_ns_per_sample, left))
-        return int(self._least[key] * samples / shares)
+            left = [self._floors.least_work(way) for way in self._schemes.left(ways, len(self._sizes))]
+            self._least[key] = LeastWork(
+                chain_ns=min(work.chain_ns for work in left), layer_ns=min(work.layer_ns for work in left)
+            )
+        work, samples = self._least[key], setting.job.global_batch_size / mesh.data_parallel
+        fullest = -(-setting.num_layers // mesh.pipeline_parallel) * work.layer_ns
+        return int(samples * max(work.chain_ns / mesh.pipeline_parallel, fullest * (1 - ROUNDING)))
 
     def of(self, node: FamilyNode, *, is_late: IsLate) -> list[MeshNode]:
         """Return a family's meshes by what their layers take: those that may fit the memory and are not late.
 
         Experts are timed for micro-batches alone that may fit.
         """
-        family = [_Batches.of(batched, self._sizes) for batched in node.family]
+        quick = (batched for batched in node.family if not is_late(self.work_ns(batched.ways)))
+        family = [_Batches.of(batched, self._sizes) for batched in quick]
+        if not family:
+            return []
         if not self._floors.model.setting.has_experts:
             count = len(self._sizes)
             bounds = self._bounds_ns(family, count)
