@@ -189,7 +189,7 @@ def _simpler(again: _Again, best: Candidate, *, latest_ns: int) -> Iterator[_Oth
     One that needs another technique in its place is not simpler.
     """
     kept = _stage_degrees(best.layout) | _pipeline(best.layout)
-    for technique, without in _used(best.layout):
+    for technique, without in (*_used(best.layout), *_sent(best.layout, again.space.setting)):
         candidate = again.best({**kept, **without}, ceiling_ns=latest_ns)
         if candidate is not None and num_techniques(candidate.layout) < num_techniques(best.layout):
             yield _Other(why=f"Within the interval, and simpler: no {technique}", candidate=candidate)
@@ -212,6 +212,12 @@ def _used(layout: Layout) -> Iterator[tuple[str, dict[str, Choice]]]:
         yield "sharded states", {"zero_stage": 0}
     if any(option.mode is not RecomputeMode.NONE for option in layout.recompute):
         yield "recomputation", {"recompute": RecomputeMode.NONE}
+
+
+def _sent(layout: Layout, setting: Setting) -> Iterator[tuple[str, dict[str, Choice]]]:
+    """Yield that replicas send what the framework does not by default, and the formats that it does."""
+    if any(is_asked(setting, layout.sharding, word) for word in FORMATS):
+        yield "quantized communication", {word: own_format(setting, word) for word in FORMATS}
 
 
 def _stage_degrees(layout: Layout) -> dict[str, Choice]:
@@ -240,11 +246,10 @@ def _landmarks(again: _Again, best: Candidate) -> Iterator[_Other]:
 
 def _sent_as_usual(again: _Again, best: Candidate) -> Iterator[_Other]:
     """Yield the best plan whose replicas send what the framework does by default, where the best's do not."""
-    setting, sharding = again.space.setting, best.layout.sharding
-    if any(is_asked(setting, sharding, word) for word in FORMATS):
-        found = again.best({word: own_format(setting, word) for word in FORMATS})
+    for technique, usual in _sent(best.layout, again.space.setting):
+        found = again.best(usual)
         if found is not None:
-            yield _Other(why="Without quantized communication", candidate=found)
+            yield _Other(why=f"Without {technique}", candidate=found)
 
 
 def _on_fewer_devices(again: _Again, best: Candidate) -> Iterator[_Other]:

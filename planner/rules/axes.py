@@ -6,7 +6,7 @@ from typing import Final
 from planner.framework import Framework
 from planner.rules.rule import Part, Proposal, Rule
 from planner.setting import legal_tensor_parallel, nearest_values
-from planner.strategy import DEFAULT_RANK_ORDER, Violation
+from planner.strategy import DEFAULT_RANK_ORDER, Violation, expert_order_beside
 
 AXES: Final = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 INNERMOST_FIRST: Final = "innermost first"
@@ -81,10 +81,29 @@ def _orders(proposal: Proposal) -> Iterator[Violation]:
         )
 
 
+def _expert_orders_words(framework: Framework) -> str | None:
+    is_bound = framework.limits.rank_orders and framework.limits.experts.exist
+    return "expert_rank_order is rank_order, expert axes in place of the others" if is_bound else None
+
+
+def _expert_orders(proposal: Proposal) -> Iterator[Violation]:
+    """Check that experts are numbered as all else is: frameworks have one order for both."""
+    mesh = proposal.layout.mesh
+    beside = expert_order_beside(mesh.rank_order)
+    if proposal.setting.has_experts and mesh.expert_rank_order != beside:
+        yield Violation(
+            pointer="/plan/expert_rank_order",
+            rule=f"{proposal.who} does not number experts by {', '.join(mesh.expert_rank_order)} beside "
+            f"ranks by {', '.join(mesh.rank_order)} ({INNERMOST_FIRST})",
+            nearest_legal=(list(beside),),
+        )
+
+
 _MESH: Final = frozenset({Part.MESH})
 RULES: Final = (
     Rule(name="axes", parts=_MESH, words=_axes_words, check=_axes),
     Rule(name="whole-heads", parts=_MESH, words=_heads_words, check=_heads),
     Rule(name="even-vocabulary", parts=_MESH, words=_vocabulary_words, check=_vocabulary),
     Rule(name="rank-order", parts=_MESH, words=_orders_words, check=_orders),
+    Rule(name="expert-rank-order", parts=_MESH, words=_expert_orders_words, check=_expert_orders),
 )

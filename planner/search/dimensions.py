@@ -40,7 +40,8 @@ def dimensions(space: Space) -> dict[str, str]:
     if not space.setting.splits_over("expert_parallel"):
         words |= dict.fromkeys(EXPERT_AXES, "fixed by the model: it has no experts")
     words["rank_order"] = _order_words(space, words["rank_order"])
-    words["expert_rank_order"] = "not searched: as rank_order goes"
+    fixed = "fixed by framework" if space.setting.framework.limits.rank_orders else "not searched"
+    words["expert_rank_order"] = f"{fixed}: as rank_order goes"
     words["interleave_group_size"] = _turn_words(space)
     words["shard_group"] = _group_words(space)
     words |= {word: format_words(space, word) for word in FORMATS}

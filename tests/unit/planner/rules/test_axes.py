@@ -3,7 +3,7 @@
 import pytest
 
 from planner.rules.axes import RULES
-from planner.strategy import Mesh
+from planner.strategy import Mesh, expert_order_beside
 from tests.unit.planner.rules.cases import Case, check
 from tests.unit.planner.settings import setting
 
@@ -52,6 +52,15 @@ CASES = (
         pointer="/plan/rank_order",
         nearest=list(PIPELINE_INSIDE),
         kept={"mesh": Mesh(rank_order=PIPELINE_INSIDE)},
+    ),
+    Case(
+        rule="expert-rank-order",
+        framework="megatron-core",
+        model="mixtral-8x7b",
+        broken={"mesh": Mesh(rank_order=PIPELINE_INSIDE)},
+        pointer="/plan/expert_rank_order",
+        nearest=list(expert_order_beside(PIPELINE_INSIDE)),
+        kept={"mesh": Mesh()},
     ),
 )
 

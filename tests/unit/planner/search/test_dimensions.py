@@ -60,6 +60,11 @@ def test_orders_of_ranks_are_searched_where_the_framework_has_several(
     assert words(framework)["rank_order"].startswith(words_of_order)
 
 
+def test_experts_are_numbered_as_all_else_is() -> None:
+    assert words("megatron-core")["expert_rank_order"].startswith("fixed by framework")
+    assert words("any")["expert_rank_order"].startswith("not searched")
+
+
 def test_a_fixed_order_is_the_callers() -> None:
     order = ("tensor_parallel", "context_parallel", "pipeline_parallel", "data_parallel")
     assert words("megatron-core", rank_order=order)["rank_order"] == "fixed by user"

@@ -95,12 +95,19 @@ def test_one_switch_makes_all_orders_equal() -> None:
 
 
 def groups_of(judged: Setting, *, memory_fraction: float = 0.94) -> tuple[int, ...]:
-    """Return how many of sixteen replicas on two nodes share parameters, gradients and optimizer states."""
+    """Return how many of sixteen replicas on two nodes share parameters, gradients and optimizer states.
+
+    What forward gathers is freed: kept until backward, it would be gathered once however many share it.
+    """
     job = replace(judged.job, global_batch_size=16, sequence_length=256)
     costs = replace(costs_of(replace(judged, job=job)), memory_fraction=memory_fraction)
-    space = search_space(
-        costs.setting, Constraints(fixed={"data_parallel": 16, "zero_stage": 3, "micro_batch_size": 1})
-    )
+    fixed = {
+        "data_parallel": 16,
+        "zero_stage": 3,
+        "micro_batch_size": 1,
+        "reshard_after_forward": True,
+    }
+    space = search_space(costs.setting, Constraints(fixed=fixed))
     found = search(space, costs, SolverLimits(time_limit_seconds=600))
     assert found.best is not None
     sharding = found.best.layout.sharding

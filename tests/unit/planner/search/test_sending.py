@@ -17,6 +17,7 @@ from planner.search.meshes import by_mesh
 from planner.units import NANOSECONDS_PER_SECOND
 from planner.workload.huggingface import workload_from_config
 from tests.unit.planner.exhaustive import best_of_every_plan
+from tests.unit.planner.search.test_mesh_bounds import checked_ns, cost_model, floors_of, some_variants
 
 CONSENT = ("quantized_communication",)
 MODEL = {
@@ -101,6 +102,21 @@ def test_every_plan_is_tried_where_all_is_open(framework: str) -> None:
     asked = request(framework, micro_batch_size=1, pipeline_parallel=1, tensor_parallel=1)
     found, tried = best_plan(asked), best_of_every_plan(asked)
     assert round(seconds(found) * NANOSECONDS_PER_SECOND) == tried.makespan_ns
+
+
+@pytest.mark.parametrize("framework", ["deepspeed", "megatron-core", "any", "pytorch"])
+def test_no_plan_beats_the_bounds_of_what_it_sends(framework: str) -> None:
+    asked = request(framework, **SPREAD, micro_batch_size=1, sequence_parallel=False)
+    space = searched_space(asked)
+    model = cost_model(asked, space)
+    floors, sent = floors_of(list(by_mesh(space)), model), set()
+    for variant, layouts in some_variants(asked):
+        answers = [answer for layout in layouts if (answer := checked_ns(space, model, layout)) is not None]
+        sent |= {variant.sharding.gather_dtype, variant.sharding.reduce_dtype}
+        # Schedules that split backward passes choose from fewer modes, and have no floor of their own.
+        if variant in floors:
+            assert floors[variant] <= min(answers), variant
+    assert sent > {None}
 
 
 def test_nothing_is_sent_otherwise_without_the_consent() -> None:
