@@ -26,7 +26,7 @@ from planner.search.fewer_devices import fewer_degrees
 from planner.search.frontier import Content, Frontier, Node, Variant
 from planner.search.legal_meshes import Keeps
 from planner.search.master import Excluded, Solution, solve
-from planner.search.mesh_floors import FamilyNode, MeshFloor, MeshNode, floors_of, sizes_of
+from planner.search.mesh_floors import FamilyNode, MeshFloor, MeshNode, TimedMesh, floors_of, sizes_of
 from planner.search.meshes import by_mesh, can_split_freely, scheduled, schedules, space_size
 from planner.search.offloading import (
     Chain,
@@ -145,11 +145,12 @@ class _Search:
     def _may_hold(self, ways: tuple[Mesh, ...]) -> bool:
         """Whether a mesh may hold the states of a model."""
         framework, mesh = self._space.setting.framework, ways[0]
+        # What is shared most is the likeliest to fit.
         shardings = (
             zero_sharding(stage, replicas=mesh.replicas, framework=framework)
-            for stage in framework.zero_stages
+            for stage in sorted(framework.zero_stages, reverse=True)
         )
-        states = [(way, most_on_host(self._space)) for own in shardings for way in sent(self._space, own)]
+        states = ((way, most_on_host(self._space)) for own in shardings for way in sent(self._space, own))
         return self._floors.memory.may_hold_states(mesh, states)
 
     def _unseen_ns(self) -> tuple[int, ...]:
@@ -218,6 +219,10 @@ class _Search:
 
     def _open_node(self, node: Node) -> None:
         match node.content:
+            case TimedMesh() as timed:
+                held = self._floors.held(timed)
+                if held is not None:
+                    self._push(held.bound_ns, held)
             case MeshNode() as mesh:
                 self._push_mesh(self._floors.floor(mesh, is_late=self._is_settled))
             case MeshFloor() as floor:

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Final
 
 from planner.cost.pipeline import PipelineProblem
-from planner.search.mesh_floors import MeshFloor, MeshNode
+from planner.search.mesh_floors import MeshFloor, MeshNode, TimedMesh
 from planner.search.offloading import Chain
 from planner.search.placings import Placing
 from planner.strategy import Layout, Mesh, ScheduleName
@@ -47,7 +47,7 @@ class Variant:
         return self.apart or self.layout.schedule.name is ScheduleName.BREADTH_FIRST
 
 
-Content = MeshNode | MeshFloor | Variant
+Content = TimedMesh | MeshNode | MeshFloor | Variant
 """What can be opened."""
 
 

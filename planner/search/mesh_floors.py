@@ -85,6 +85,18 @@ class HeldMesh:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class TimedMesh:
+    """A mesh, and a step time that no plan on it undercuts by what its layers take alone.
+
+    Its memory is looked at when nothing else has a lower bound, or was for its experts to be timed.
+    """
+
+    bound_ns: int
+    own: "_Batches | HeldMesh"
+    num_sizes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class MeshNode:
     """A mesh, and a step time that no plan on it undercuts; its family is timed for so many sizes.
 
@@ -151,26 +163,29 @@ class MeshFloors:
         fullest = -(-setting.num_layers // mesh.pipeline_parallel) * work.layer_ns
         return int(samples * max(work.chain_ns / mesh.pipeline_parallel, fullest * (1 - ROUNDING)))
 
-    def of(self, node: FamilyNode, *, is_late: IsLate) -> list[MeshNode]:
-        """Return a family's meshes by what their layers take: those that may fit the memory and are not late.
+    def of(self, node: FamilyNode, *, is_late: IsLate) -> list[TimedMesh]:
+        """Return a family's meshes by what their layers take: those that are not late.
 
-        Experts are timed for micro-batches alone that may fit.
+        Experts are timed for micro-batches alone that may fit the memory.
         """
         quick = (batched for batched in node.family if not is_late(self.work_ns(batched.ways)))
         family = [_Batches.of(batched, self._sizes) for batched in quick]
         if not family:
             return []
-        if not self._floors.model.setting.has_experts:
-            count = len(self._sizes)
-            bounds = self._bounds_ns(family, count)
-            family = [own for own, bound in zip(family, bounds, strict=True) if not is_late(int(bound.min()))]
-        held = [found for found in map(self._held, family) if found is not None]
-        if not held:
-            return []
+        count, timed = len(self._sizes), list[_Batches | HeldMesh](family)
         if self._floors.model.setting.has_experts:
-            count = max(int(own.places.max()) for own in held) + 1
-        timed = zip(held, self._bounds_ns(held, count), strict=True)
-        return [self._node(own, count) for own, bound in timed if not is_late(int(bound.min()))]
+            held = [found for found in map(self._held, family) if found is not None]
+            if not held:
+                return []
+            count, timed = max(int(own.places.max()) for own in held) + 1, list(held)
+        bounds = zip(timed, self._bounds_ns(timed, count), strict=True)
+        found = (TimedMesh(bound_ns=int(ns.min()), own=own, num_sizes=count) for own, ns in bounds)
+        return [mesh for mesh in found if not is_late(mesh.bound_ns)]
+
+    def held(self, mesh: TimedMesh) -> MeshNode | None:
+        """Return a mesh with what its stages may hold of its layers, None where it cannot hold them."""
+        held = mesh.own if isinstance(mesh.own, HeldMesh) else self._held(mesh.own)
+        return None if held is None else self._node(held, mesh.num_sizes)
 
     def _node(self, held: HeldMesh, count: int) -> MeshNode:
         """Return a mesh with what its layers take in the modes that fit, held as whole ones by its stages."""

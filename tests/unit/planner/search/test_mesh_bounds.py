@@ -111,14 +111,17 @@ def floors_of(batched: Sequence[BatchedMesh], model: CostModel) -> dict[Variant,
     floors = MeshFloors(batched, model)
     found = {}
     for family in floors.families(batched):
-        for node in floors.of(family, is_late=lambda _: False):
+        for timed in floors.of(family, is_late=lambda _: False):
+            node = floors.held(timed)
+            if node is None:
+                continue
             floor = floors.floor(node, is_late=lambda _: False)
             for mesh in floor.ways or (floor.mesh,):
                 for bound, batch, (choice,) in floor.variants:
                     variant = Variant(
                         mesh=mesh, batch=batch, sharding=choice.sharding, recompute=choice.recompute
                     )
-                    found[variant] = max(bound, node.bound_ns, family.bound_ns)
+                    found[variant] = max(bound, node.bound_ns, timed.bound_ns, family.bound_ns)
     return found
 
 
