@@ -108,6 +108,7 @@ def test_what_binds_and_what_would_help_are_solved_again(meshplan: Command) -> N
     whys = [entry["why"] for entry in document["sensitivity"]]
     assert whys[1:] == [
         "micro_batch_size left free",
+        "quantized communication allowed",
         "One more GiB of memory per device",
         "Twice the devices",
         "Twice the sequence length",
