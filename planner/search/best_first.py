@@ -45,7 +45,7 @@ from planner.search.space import WHOLE, Space
 from planner.search.span_master import solve_in_order
 from planner.search.usual_split import play_usual_split
 from planner.setting import divisors
-from planner.strategy import Batch, Layout, Mesh, Schedule, ScheduleName
+from planner.strategy import Batch, HostShares, Layout, Mesh, Schedule, ScheduleName, Sharding
 
 WORK_LEVELS: Final = (0.01, 0.2, 2.0, 60.0)
 """Work, in the solver's own seconds, that a layout gets in its first, second and further tries.
@@ -92,6 +92,7 @@ class _Search:
         self._schedules: dict[tuple[int, int], tuple[Schedule, ...]] = {}
         self._ideal_ns: dict[int, int] = {}
         self._covered: dict[int, bool] = {}
+        self._shared: dict[int, tuple[tuple[Sharding, HostShares], ...]] = {}
 
     def run(self, report: ProgressReport | None) -> SearchOutcome:
         while time.monotonic() <= self._deadline and self._goes_on():
@@ -144,14 +145,17 @@ class _Search:
 
     def _may_hold(self, ways: tuple[Mesh, ...]) -> bool:
         """Whether a mesh may hold the states of a model."""
-        framework, mesh = self._space.setting.framework, ways[0]
-        # What is shared most is the likeliest to fit.
-        shardings = (
-            zero_sharding(stage, replicas=mesh.replicas, framework=framework)
-            for stage in sorted(framework.zero_stages, reverse=True)
-        )
-        states = ((way, most_on_host(self._space)) for own in shardings for way in sent(self._space, own))
-        return self._floors.memory.may_hold_states(mesh, states)
+        mesh = ways[0]
+        if mesh.replicas not in self._shared:
+            self._shared[mesh.replicas] = tuple(self._ways_to_share(mesh.replicas))
+        return self._floors.memory.may_hold_states(mesh, self._shared[mesh.replicas])
+
+    def _ways_to_share(self, replicas: int) -> Iterator[tuple[Sharding, HostShares]]:
+        """Yield the ways to share and to send states, those that mostly leave most room first."""
+        framework, on_host = self._space.setting.framework, most_on_host(self._space)
+        for stage in sorted(framework.zero_stages, reverse=True):
+            usual = zero_sharding(stage, replicas=replicas, framework=framework)
+            yield from ((sharding, on_host) for sharding in sent(self._space, usual))
 
     def _unseen_ns(self) -> tuple[int, ...]:
         """Return a bound on plans on fewer devices while none is looked at: ideal work on as many."""
@@ -220,9 +224,9 @@ class _Search:
     def _open_node(self, node: Node) -> None:
         match node.content:
             case TimedMesh() as timed:
-                held = self._floors.held(timed)
+                held = self._floors.held(timed, is_late=self._is_settled)
                 if held is not None:
-                    self._push(held.bound_ns, held)
+                    self._push(max(node.bound_ns, held.bound_ns), held)
             case MeshNode() as mesh:
                 self._push_mesh(self._floors.floor(mesh, is_late=self._is_settled))
             case MeshFloor() as floor:

@@ -4,7 +4,7 @@ Meshes whose layers are cut alike are timed together, and only for micro-batches
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self
 
 import numpy as np
@@ -76,25 +76,6 @@ class HeldMesh:
             found.setdefault((choice.sharding, _modes(choice)), []).append(number)
         return found
 
-    def chains_by_modes(self) -> dict[Modes, list[int]]:
-        """Return the numbers of the chains by the modes that layers choose from."""
-        found: dict[Modes, list[int]] = {}
-        for number, (choice, *_) in enumerate(self.batched.chains):
-            found.setdefault(_modes(choice), []).append(number)
-        return found
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class TimedMesh:
-    """A mesh, and a step time that no plan on it undercuts by what its layers take alone.
-
-    Its memory is looked at when nothing else has a lower bound, or was for its experts to be timed.
-    """
-
-    bound_ns: int
-    own: "_Batches | HeldMesh"
-    num_sizes: int
-
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class MeshNode:
@@ -108,6 +89,50 @@ class MeshNode:
     held: HeldMesh
     num_sizes: int
     steps: Mapping[Modes, Floats]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class SomeBatches:
+    """Some batches of a mesh, as arrays; ``places`` are those of their sizes among all of interest."""
+
+    batched: BatchedMesh
+    numbers: NDArray[np.intp]
+    places: NDArray[np.intp]
+    micro_batches: Whole
+
+    @classmethod
+    def of(cls, batched: BatchedMesh, sizes: Whole) -> Self:
+        """Look up the micro-batch sizes of a mesh."""
+        batches = batched.batches
+        return cls(
+            batched=batched,
+            numbers=np.arange(len(batches)),
+            places=np.searchsorted(sizes, [batch.micro_batch_size for batch in batches]),
+            micro_batches=np.array([batch.num_micro_batches for batch in batches], dtype=np.int64),
+        )
+
+    def up_to(self, count: int) -> Self | None:
+        """Return the batches of the smallest sizes, None where there are none."""
+        small = self.places < count
+        return self.only(small) if small.any() else None
+
+    def only(self, kept: NDArray[np.bool_]) -> Self:
+        """Return some of the batches."""
+        numbers, places, micro_batches = self.numbers[kept], self.places[kept], self.micro_batches[kept]
+        return replace(self, numbers=numbers, places=places, micro_batches=micro_batches)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class TimedMesh:
+    """A mesh whose layers are timed for so many sizes: step times that no plan undercuts, by batch.
+
+    Whatever its memory, however replicas are kept equal.
+    """
+
+    bound_ns: int
+    batches: SomeBatches
+    steps: Whole
+    num_sizes: int
 
 
 def floors_of(meshes: Sequence[BatchedMesh], model: CostModel) -> "MeshFloors":
@@ -166,33 +191,63 @@ class MeshFloors:
     def of(self, node: FamilyNode, *, is_late: IsLate) -> list[TimedMesh]:
         """Return a family's meshes by what their layers take: those that are not late.
 
-        Experts are timed for micro-batches alone that may fit the memory.
+        All are timed together, for micro-batches that one layer has room for.
         """
-        quick = (batched for batched in node.family if not is_late(self.work_ns(batched.ways)))
-        family = [_Batches.of(batched, self._sizes) for batched in quick]
+        quick = [batched for batched in node.family if not is_late(self.work_ns(batched.ways))]
+        count = self._num_sizes(quick) if quick else 0
+        each = (SomeBatches.of(batched, self._sizes).up_to(count) for batched in quick)
+        family = [own for own in each if own is not None]
         if not family:
             return []
-        count, timed = len(self._sizes), list[_Batches | HeldMesh](family)
-        if self._floors.model.setting.has_experts:
-            held = [found for found in map(self._held, family) if found is not None]
-            if not held:
-                return []
-            count, timed = max(int(own.places.max()) for own in held) + 1, list(held)
-        bounds = zip(timed, self._bounds_ns(timed, count), strict=True)
-        found = (TimedMesh(bound_ns=int(ns.min()), own=own, num_sizes=count) for own, ns in bounds)
-        return [mesh for mesh in found if not is_late(mesh.bound_ns)]
+        timed = zip(family, self._bounds_ns(family, count), strict=True)
+        return [
+            TimedMesh(bound_ns=int(steps.min()), batches=own, steps=steps, num_sizes=count)
+            for own, steps in timed
+            if not is_late(int(steps.min()))
+        ]
 
-    def held(self, mesh: TimedMesh) -> MeshNode | None:
-        """Return a mesh with what its stages may hold of its layers, None where it cannot hold them."""
-        held = mesh.own if isinstance(mesh.own, HeldMesh) else self._held(mesh.own)
-        return None if held is None else self._node(held, mesh.num_sizes)
+    def held(self, node: TimedMesh, *, is_late: IsLate) -> MeshNode | None:
+        """Return a mesh with those of its batches that may fit the memory and are not late, None for none."""
+        late = np.array([is_late(step) for step in node.steps.tolist()])
+        if late.all():
+            return None
+        quick = self._quick(node.batches.only(~late), node.num_sizes, is_late=is_late)
+        held = self._held(quick) if len(quick.numbers) else None
+        return None if held is None else self._node(held, node.num_sizes)
+
+    def _quick(self, own: SomeBatches, count: int, *, is_late: IsLate) -> SomeBatches:
+        """Return the batches that are not late in some modes of recomputation that leave them room.
+
+        Whatever states take. What is found so costs little, beside pricing every way to share them.
+        """
+        mesh, kept = own.batched.mesh, np.zeros(len(own.numbers), dtype=np.bool_)
+        batch, sizes = (own.places, own.micro_batches), self._sizes[own.places]
+        for modes, numbers in chains_by_modes(own.batched).items():
+            ways = tuple(dict.fromkeys(own.batched.chains[number][-1].ways for number in numbers))
+            most = self.memory.most_kept(mesh, ways, sizes, own.micro_batches)
+            each = [
+                self._floors.least_step_ns(
+                    way, *batch, mesh.pipeline_parallel, count=count, modes=modes, most=most
+                )
+                for way in self._schemes.left(own.batched.ways, count)
+            ]
+            steps = np.min(each, axis=0)
+            # Infinite where stages have no room for all layers.
+            kept |= np.array([step < np.inf and not is_late(int(step)) for step in steps.tolist()])
+        return own.only(kept)
+
+    def _num_sizes(self, family: Sequence[BatchedMesh]) -> int:
+        """Return for how many sizes, the smallest first, one layer's micro-batch fits a device by itself."""
+        mesh = family[0].mesh
+        modes = {tuple(chain[-1].ways) for own in family for chain in own.chains}
+        return self.memory.num_sizes(mesh, modes, self._sizes)
 
     def _node(self, held: HeldMesh, count: int) -> MeshNode:
         """Return a mesh with what its layers take in the modes that fit, held as whole ones by its stages."""
         most, left = self._most_layers(held), self._schemes.left(held.batched.ways, count)
         batch, stages = (held.places, held.micro_batches), held.batched.mesh.pipeline_parallel
         steps: dict[Modes, Floats] = {}
-        for modes, numbers in held.chains_by_modes().items():
+        for modes, numbers in chains_by_modes(held.batched).items():
             fits = held.fits[numbers].any(axis=0)
             if fits.any():
                 each = [
@@ -212,7 +267,7 @@ class MeshFloors:
         sizes = self._sizes[held.places]
         return self.memory.most_layers(held.batched.mesh, ways, sizes, held.micro_batches)
 
-    def _bounds_ns(self, family: "Sequence[_Batches | HeldMesh]", count: int) -> list[Whole]:
+    def _bounds_ns(self, family: Sequence[SomeBatches], count: int) -> list[Whole]:
         """Return what the layers take of meshes that cut them alike, by batch."""
         places, micro_batches = (np.concatenate([getattr(own, name) for own in family]) for name in PER_BATCH)
         sizes = [len(own.places) for own in family]
@@ -223,7 +278,7 @@ class MeshFloors:
         ]
         return np.split(np.min(each, axis=0), np.cumsum(sizes)[:-1])
 
-    def _held(self, own: "_Batches") -> HeldMesh | None:
+    def _held(self, own: SomeBatches) -> HeldMesh | None:
         """Return a mesh with the batches that may fit, None where none does."""
         batched = own.batched
         # The last way of a chain leaves most room.
@@ -237,7 +292,7 @@ class MeshFloors:
             return None
         return HeldMesh(
             batched=batched,
-            batches=tuple(batched.batches[number] for number in left.tolist()),
+            batches=tuple(batched.batches[number] for number in own.numbers[left].tolist()),
             places=own.places[left],
             micro_batches=own.micro_batches[left],
             fits=fits[:, left],
@@ -296,23 +351,12 @@ class MeshFloors:
         return np.asarray(np.maximum(least_ns, np.min(each, axis=0)))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _Batches:
-    """The batches of a mesh, as arrays; ``places`` are those of the sizes among all of interest."""
-
-    batched: BatchedMesh
-    places: NDArray[np.intp]
-    micro_batches: Whole
-
-    @classmethod
-    def of(cls, batched: BatchedMesh, sizes: Whole) -> Self:
-        """Look up the micro-batch sizes of a mesh."""
-        batches = batched.batches
-        return cls(
-            batched=batched,
-            places=np.searchsorted(sizes, [batch.micro_batch_size for batch in batches]),
-            micro_batches=np.array([batch.num_micro_batches for batch in batches], dtype=np.int64),
-        )
+def chains_by_modes(batched: BatchedMesh) -> dict[Modes, list[int]]:
+    """Return the numbers of a mesh's chains by the modes that layers choose from."""
+    found: dict[Modes, list[int]] = {}
+    for number, (choice, *_) in enumerate(batched.chains):
+        found.setdefault(_modes(choice), []).append(number)
+    return found
 
 
 def _modes(choice: Choice) -> Modes:

@@ -35,6 +35,8 @@ PATHS_PER_STAGE: Final = 3
 """Known paths to start with: for each stage the longest few of those that stay there."""
 MOVES: Final = 40
 """Most plans that are tried by hand, each with one boundary between chunks moved."""
+FEW_MOVES: Final = 8
+"""The same of plans of several chunks per stage, where a good one is known already: mostly there is none."""
 
 
 def solve_in_order(
@@ -77,7 +79,7 @@ class _Rounds:
         if joined is None:
             nothing = cutoff_ns is None
             return Excluded(lower_bound_ns=None if nothing else max(self._bound_ns, within + 1))
-        self._start(joined)
+        self._start(joined, moves=MOVES if cutoff_ns is None else FEW_MOVES)
         return self._rounds(joined, cutoff_ns)
 
     def _rounds(self, spans: list[Spans], cutoff_ns: int | None) -> Solution | Excluded:
@@ -134,19 +136,19 @@ class _Rounds:
 
     # --- by hand -------------------------------------------------------------------------------
 
-    def _start(self, spans: list[Spans]) -> None:
+    def _start(self, spans: list[Spans], *, moves: int) -> None:
         """Find a good plan by hand: chunks of as even work as can be, then boundaries moved."""
         if self._problem.shape.virtual_stages > 1:
-            self._start_by_stages(spans)
+            self._start_by_stages(spans, moves=moves)
         chosen = _evenly(spans)
         if chosen is not None:
             self._improve(spans, chosen)
 
-    def _start_by_stages(self, spans: list[Spans]) -> None:
+    def _start_by_stages(self, spans: list[Spans], *, moves: int) -> None:
         """Find a good plan of several chunks per stage: stages of as even work as can be."""
         by_hand = SplitByHand(self._problem, self._finder, spans)
         sizes = by_hand.start()
-        for _ in range(MOVES):
+        for _ in range(moves):
             if sizes is None:
                 return
             self._replay(tuple(map(tuple, by_hand.spans(sizes[None]).counts.tolist())))

@@ -112,7 +112,7 @@ def floors_of(batched: Sequence[BatchedMesh], model: CostModel) -> dict[Variant,
     found = {}
     for family in floors.families(batched):
         for timed in floors.of(family, is_late=lambda _: False):
-            node = floors.held(timed)
+            node = floors.held(timed, is_late=lambda _: False)
             if node is None:
                 continue
             floor = floors.floor(node, is_late=lambda _: False)
