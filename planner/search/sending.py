@@ -125,6 +125,9 @@ def _formats(space: Space, sharding: Sharding, word: str) -> tuple[str | None, .
 def _kept(space: Space, sharding: Sharding) -> tuple[Sharding, ...]:
     """Return a sharding with parameters freed after forward, and kept, where stage 3 may do either."""
     framework, fixed = space.setting.framework, space.fixed(RESHARD)
+    if sharding.parameters == 1 and isinstance(fixed, bool):
+        # Nothing is gathered, so nothing speaks against either.
+        return (replace(sharding, reshard_after_forward=fixed),)
     if sharding.zero_stage is not ZeroStage.PARAMETERS or sharding.parameters == 1:
         return (sharding,)
     if framework.limits.keeps_gathered is None or (fixed is None and _is_stage_two(space)):

@@ -197,6 +197,18 @@ def test_parameters_stay_gathered_where_that_is_fixed_or_quicker(
     assert round(seconds(found) * NANOSECONDS_PER_SECOND) == tried.makespan_ns
 
 
+@pytest.mark.parametrize("reshards", [True, False])
+def test_what_is_never_gathered_is_neither_kept_nor_freed(reshards: bool) -> None:  # noqa: FBT001
+    """A ZeRO stage 2 whose parameters are whole goes with either; FSDP's, which gathers, with one."""
+    for framework, stages in (("megatron-core", {0, 1, 2, 3}), ("pytorch", {0, 2, 3})):
+        space = searched_space(request(framework, allow=(), reshard_after_forward=reshards, **SPREAD))
+        found = {way.sharding for each in by_mesh(space) for chain in each.chains for way in chain}
+        assert {sharding.reshard_after_forward for sharding in found} == {reshards}
+        expected = stages - ({3} if framework == "megatron-core" and not reshards else set())
+        expected -= {2} if framework == "pytorch" and reshards else set()
+        assert {sharding.zero_stage.value for sharding in found} == expected
+
+
 @pytest.mark.parametrize(
     ("framework", "allow", "gather", "reduction"),
     [
