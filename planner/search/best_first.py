@@ -20,7 +20,7 @@ from planner.expansion import zero_sharding
 from planner.job import SolverLimits
 from planner.search.bounds import apart_bound_ns, lower_bound_ns, rules_out, spread_bound_ns
 from planner.search.capacity import even_chunks_fit
-from planner.search.even_fill import rules_out_evenly
+from planner.search.even_fill import EvenFill, fills_evenly, rules_out_evenly
 from planner.search.evening import evened
 from planner.search.fewer_devices import fewer_degrees
 from planner.search.frontier import Content, Frontier, Node, Variant
@@ -79,6 +79,7 @@ class _Search:
     def __init__(self, space: Space, model: CostModel, limits: SolverLimits, side: SideSearch) -> None:
         self._space, self._model, self._limits, self._side = space, model, limits, side
         self._frontier = Frontier()
+        self._splits_freely = can_split_freely(space.setting.framework)
         self._unproven_ns: list[int] = []
         self._started = time.monotonic()
         self._deadline = self._started + limits.time_limit_seconds
@@ -397,6 +398,9 @@ class _Search:
         if leaf.placings:
             self._open_placings(leaf, node.bound_ns)
             return
+        if not leaf.is_raised and fills_evenly(leaf.problem) and self._splits_freely:
+            self._raise(node, leaf)
+            return
         limits = WorkLimits(
             deterministic_seconds=WORK_LEVELS[leaf.tries],
             wall_clock_seconds=max(self._deadline - time.monotonic(), 0.0),
@@ -415,9 +419,16 @@ class _Search:
         if solved.lower_bound_ns is not None:
             self._put_off_unless_settled(node, leaf, solved.lower_bound_ns)
 
+    def _raise(self, node: Node, leaf: Variant) -> None:
+        """Open a leaf again by what filling its stages takes, which costs a part of solving it."""
+        leaf.is_raised = True
+        least = EvenFill(leaf.problem).least_ns(node.bound_ns)
+        if least is not None:
+            self._push(least, leaf)
+
     def _rules_out(self, problem: PipelineProblem, cutoff_ns: int) -> bool:
         """Whether no plan of a layout takes at most so long, as far as whole layers of stages show it."""
-        if _solver(problem) is solve_evenly and can_split_freely(self._space.setting.framework):
+        if _solver(problem) is solve_evenly and self._splits_freely:
             return rules_out_evenly(problem, cutoff_ns)
         return rules_out(problem, cutoff_ns)
 

@@ -29,6 +29,8 @@ class Variant:
     ways: tuple[Mesh, ...] = ()
     apart: bool = False
     is_leaf: bool = False
+    is_raised: bool = False
+    """Whether its bound, as a leaf, tells what filling its stages takes."""
     tries: int = 0
     placings: tuple[Placing, ...] = ()
     """Ways to number the ranks and to group replicas, the layout's own first, while that is open."""

@@ -4,9 +4,9 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from planner.cost.pipeline import FixedPart, LayerClass, LayerOption, PipelineProblem, chunk_costs
 from planner.cost.schedules import PipelineShape
-from planner.search.bounds import rules_out
+from planner.search.bounds import lower_bound_ns, rules_out
 from planner.search.capacity import most_layers
-from planner.search.even_fill import even_ranges, rules_out_evenly
+from planner.search.even_fill import EvenFill, even_ranges, rules_out_evenly
 from planner.strategy import Recompute, ScheduleName
 from tests.unit.planner.cost.problems import problems
 from tests.unit.planner.cost.test_replay import longest_path_ns
@@ -25,6 +25,11 @@ def test_no_even_split_that_is_as_quick_is_ruled_out(problem: PipelineProblem) -
     assume(best is not None)
     assert best is not None
     assert not rules_out_evenly(problem, best)
+    bound = lower_bound_ns(problem)
+    assert bound is not None
+    least = EvenFill(problem).least_ns(bound)
+    assert least is not None
+    assert bound <= least <= best
     capacity = most_layers(problem)
     assert capacity is not None
     box = even_ranges(problem, best, capacity)
@@ -45,6 +50,11 @@ def test_it_sees_what_stages_wait_for() -> None:
     assert even == (16 * 8 + 12) * 3
     assert rules_out_evenly(problem, even - 1)
     assert not rules_out(problem, even - 1)
+    bound = lower_bound_ns(problem)
+    assert bound is not None
+    least = EvenFill(problem).least_ns(bound)
+    assert least is not None
+    assert max(bound, even * 0.99) < least <= even
 
 
 def even_problem() -> PipelineProblem:
