@@ -58,6 +58,8 @@ MEGATRON_CORE: Final = Framework(
     skips_beside_sinks=False,
     scatters_transfers=True,
     keeps_narrow_inputs=True,
+    # TELayerNormColumnParallelLinear; see get_gpt_layer_with_transformer_engine_spec.
+    kept=replace(FUSED, joins_norms=True),
     # --overlap-cpu-optimizer-d2h-h2d of its HybridDeviceOptimizer, which steps a fused AdamW.
     updates_host_beside_copies=True,
     # --cuda-graph-impl.
@@ -105,6 +107,7 @@ MEGATRON_DEEPSPEED: Final = replace(
     footprint=footprint_of("megatron-deepspeed"),
     limits=framework_limits.MEGATRON_DEEPSPEED,
     refused_precisions=_BEYOND_SCALED_FP8,
+    kept=FUSED,
     versions=(),
     version="",
 )
@@ -286,6 +289,7 @@ ANY: Final = replace(
     description="No framework's limits: the whole space, with Megatron-core's overlaps",
     quantized_bases=True,
     unfused_precisions=(),
+    kept=FUSED,
     schedules=tuple(ScheduleName),
     recompute_grain=Grain.LAYER,
     vocabulary_multiple=1,

@@ -144,7 +144,8 @@ def layer_class(
 ) -> LayerClass:
     """Return a class of counted layers with its ways to run, one part for each.
 
-    What is on hosts that never overflow counts for nothing.
+    What is on hosts that never overflow counts for nothing. An update waits for what reductions took from the
+    backward passes beside them, more beside longer ones: the least of any way counts.
     """
     first = parts[0]
     options = (_option(way, part, costs) for way, part in zip(ways, parts, strict=True))
@@ -154,7 +155,7 @@ def layer_class(
         options=tuple(options),
         static_bytes=ceil(first.states.total),
         host_bytes=ceil(first.host_bytes) if hosts_bind else 0,
-        optimizer_ns=first.optimizer.nanoseconds,
+        optimizer_ns=min(part.optimizer.nanoseconds for part in parts),
         gather_ns=first.gather.nanoseconds,
         reduce_ns=first.reduce.nanoseconds,
     )

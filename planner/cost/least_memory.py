@@ -21,7 +21,7 @@ from planner.cost.model import ROUNDING, CostModel
 from planner.cost.replicas import expert_sharding
 from planner.cost.sweep import Floats
 from planner.cost.wire import Wire, wire_of
-from planner.strategy import HostShares, LayerWay, Layout, Mesh, Sharding
+from planner.strategy import HostShares, LayerWay, Layout, Mesh, Recompute, Sharding
 from planner.units import Bytes
 from planner.workload.layers import Layer
 from planner.workload.weights import Holdings, holdings
@@ -76,6 +76,14 @@ class LeastMemory:
         sizes, passes = np.array([[batch.micro_batch_size], [batch.num_micro_batches]])
         held = (layout.sharding, layout.on_host, layout.ways)
         return bool(self.holds(layout.mesh, [held], sizes, passes)[0, 0])
+
+    def modes_that_may_hold(self, layout: Layout) -> tuple[Recompute, ...]:
+        """Return the modes in which states and what passes keep may fit with all layers run alike."""
+        batch = layout.batch
+        sizes, passes = np.array([[batch.micro_batch_size], [batch.num_micro_batches]])
+        held = [(layout.sharding, layout.on_host, (way,)) for way in layout.ways]
+        fits = self.holds(layout.mesh, held, sizes, passes)[:, 0].tolist()
+        return tuple(mode for mode, fit in zip(layout.recompute, fits, strict=True) if fit)
 
     def holds(
         self,

@@ -28,6 +28,7 @@ from planner.search.legal_meshes import Keeps
 from planner.search.master import Excluded, Solution, solve
 from planner.search.mesh_floors import FamilyNode, MeshFloor, MeshNode, TimedMesh, floors_of, sizes_of
 from planner.search.meshes import by_mesh, can_split_freely, scheduled, schedules, space_size
+from planner.search.module_sets import halves
 from planner.search.offloading import (
     Chain,
     chained_problem,
@@ -246,6 +247,9 @@ class _Search:
         memory, mesh = self._floors.memory, floor.mesh
         chain = tuple(way for way in chain if way is chain[-1] or memory.may_hold(way.on(mesh, batch)))
         chain = within_hosts(self._model, chain[0].on(mesh, batch), chain)
+        if chain and self._space.chooses_once(chain[0].recompute):
+            modes = memory.modes_that_may_hold(chain[-1].on(mesh, batch))
+            chain = tuple(replace(way, recompute=modes) for way in chain) if modes else ()
         if not chain:
             return
         placings = self._placings_of(floor, chain)
@@ -380,6 +384,14 @@ class _Search:
                 one = Variant(layout=layout, problem=problem, apart=leaf.apart, is_leaf=True, chain=chain)
                 self._push(max(bound, least_ns), one)
 
+    def _open_sets(self, leaf: Variant, least_ns: int) -> None:
+        """Open a layout with the quicker and with the slower half of its sets of modules."""
+        for layout, problem, chain in halves(self._model, leaf.layout, leaf.problem, leaf.chain):
+            bound = lower_bound_ns(problem)
+            half = Variant(layout=layout, problem=problem, is_leaf=True, chain=chain)
+            if bound is not None and (not half.says_little or even_chunks_fit(problem)):
+                self._push(max(bound, least_ns), half)
+
     def _open_halves(self, leaf: Variant, least_ns: int) -> None:
         """Open both halves of a chain whose problem has a plan that is quick enough."""
         middle = (len(leaf.chain) + 1) // 2
@@ -397,6 +409,9 @@ class _Search:
             return
         if leaf.placings:
             self._open_placings(leaf, node.bound_ns)
+            return
+        if self._space.chooses_once(leaf.layout.recompute):
+            self._open_sets(leaf, node.bound_ns)
             return
         if not leaf.is_raised and fills_evenly(leaf.problem) and self._splits_freely:
             self._raise(node, leaf)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from planner.communication import RESHARD
-from planner.framework import Framework, Grain
+from planner.framework import Framework
+from planner.job import AttentionKind
 from planner.limits import LayerSplit
 from planner.search import fewer_devices
 from planner.search.offloading import FORBIDDEN, is_searched, tried_words
@@ -14,7 +15,7 @@ from planner.setting import (
     EXPERT_AXES,
     Setting,
 )
-from planner.strategy import ContextParallelScheme, Schedule
+from planner.strategy import ContextParallelScheme, RecomputeMode, Schedule
 
 
 def dimensions(space: Space) -> dict[str, str]:
@@ -47,6 +48,7 @@ def dimensions(space: Space) -> dict[str, str]:
     words |= {word: format_words(space, word) for word in FORMATS}
     words[RESHARD] = kept_words(space)
     words["offload"] = _offload_words(space, words["offload"])
+    words["recompute"] = _recompute_words(space, words["recompute"])
     return words | _fixed_by_framework(space, words)
 
 
@@ -76,6 +78,21 @@ def _group_words(space: Space) -> str:
     if is_beside_hosts(space):
         return "not searched: all replicas, for what the stages of a node share on its host"
     return "searched: as many nearest replicas as a level of links has, or all"
+
+
+def _recompute_words(space: Space, words: str) -> str:
+    """Return which modes and which sets of modules were tried, and for which part of a job."""
+    framework = space.setting.framework
+    if words != "searched" or len(framework.recompute) == 1:
+        return words
+    selects = any(option.mode is RecomputeMode.SELECTIVE for option in framework.recompute)
+    is_fused = space.setting.job.attention is AttentionKind.FLASH
+    if not space.recomputes_alike:
+        alone = ", and the attention core, where that is not fused" if selects else ""
+        return f"searched by layer: none and full{alone}"
+    sets = ", and every set of modules" if selects else ""
+    but = " without the fused attention core" if sets and is_fused else ""
+    return f"searched, one for the whole job as the framework decides it: none and full{sets}{but}"
 
 
 def _offload_words(space: Space, words: str) -> str:
@@ -121,7 +138,4 @@ def _fixed_by_framework(space: Space, words: Mapping[str, str]) -> dict[str, str
         "context_parallel_scheme": len(framework.limits.context_parallel_schemes) <= 1,
         "all_to_all_degree": ContextParallelScheme.MIXED not in framework.limits.context_parallel_schemes,
     }
-    found = {word: "fixed by framework" for word, only in lone.items() if only and words[word] == "searched"}
-    if words["recompute"] == "searched" and framework.recompute_grain is Grain.JOB:
-        found["recompute"] = "searched, one mode for the whole job as the framework decides it"
-    return found
+    return {word: "fixed by framework" for word, only in lone.items() if only and words[word] == "searched"}

@@ -18,6 +18,7 @@ from planner.cost.model import ROUNDING, CostModel
 from planner.cost.scheme_floors import SchemeFloors
 from planner.cost.sweep import Floats
 from planner.search.meshes import BatchedMesh
+from planner.search.module_sets import quickest
 from planner.search.offloading import Chain, Choice
 from planner.search.placings import ordered
 from planner.strategy import Batch, HostShares, Mesh, RankOrder, Sharding
@@ -360,8 +361,8 @@ def chains_by_modes(batched: BatchedMesh) -> dict[Modes, list[int]]:
 
 
 def _modes(choice: Choice) -> Modes:
-    """Return the modes of recomputation that a layer chooses from."""
-    return tuple(dict.fromkeys(choice.recompute))
+    """Return those modes of recomputation that a layer chooses from of which one is the quickest."""
+    return quickest(choice.recompute)
 
 
 def sizes_of(meshes: Sequence[BatchedMesh]) -> set[int]:

@@ -23,6 +23,7 @@ from planner.rules.pipeline import ACCUMULATION, least_group, runs_again
 from planner.rules.rule import Part
 from planner.search.fewer_devices import Degrees
 from planner.search.legal_meshes import KEEPS_ALL, Keeps, legal_meshes
+from planner.search.module_sets import module_sets
 from planner.search.offloading import Chain, Choice, Offloading, fixed_choice
 from planner.search.placings import Groups, Orders, grouped
 from planner.search.sending import keeps_to_what_is_fixed, may_send_otherwise, sent
@@ -183,20 +184,23 @@ def _size(
 ) -> SpaceSize:
     """Count layouts and plans: every schedule with every choice that it runs with, on meshes alike."""
     framework, stages, layouts, plans = space.setting.framework, meshes[0].pipeline_parallel, 0, 0.0
-    families = [(counts.whole, [choice.recompute for choice in choices])]
+    chosen = [modes for choice in choices for modes in _at_once(space, choice.recompute)]
+    families = [(counts.whole, chosen)]
     if counts.apart:
-        families.append(
-            (
-                counts.apart,
-                [apart_modes(framework, choice.recompute) for choice in choices if not choice.activations],
-            )
-        )
+        own = [choice.recompute for choice in choices if not choice.activations]
+        apart = [modes for each in own for modes in _at_once(space, apart_modes(framework, each))]
+        families.append((counts.apart, apart))
     for num_schedules, modes in families:
         times = num_schedules * len(meshes) * num_orders
         for size, number in Counter(map(len, filter(None, modes))).items():
             layouts += times * number
             plans += times * number * _placements(space, stages, size)
     return SpaceSize(layouts=layouts, plans=plans)
+
+
+def _at_once(space: Space, recompute: tuple[Recompute, ...]) -> list[tuple[Recompute, ...]]:
+    """Return the modes that the layers of one plan choose from: one after the other where the job decides."""
+    return [(mode,) for mode in recompute] if space.recomputes_alike else [recompute]
 
 
 def scheduled(space: Space, layout: Layout, schedule: Schedule) -> Layout | None:
@@ -369,18 +373,30 @@ def _zero_stages(space: Space, mesh: Mesh) -> list[ZeroStage]:
 
 
 def _recompute_choices(space: Space) -> list[tuple[Recompute, ...]]:
-    """Return the sets of modes that layers choose from: one mode each where the job decides."""
+    """Return the sets of modes that layers choose from, none of them empty.
+
+    Where the job decides, that is one mode each, and all sets of modules together: one of them is chosen
+    once the rest is (see `planner.search.module_sets`).
+    """
     framework, fixed = space.setting.framework, space.fixed("recompute")
-    options = [option for option in framework.recompute if fixed is None or _names_mode(option, fixed)]
     if isinstance(fixed, Recompute) and fixed.modules:
         chosen = with_modules(fixed, framework)
-        options = [] if missing_modules(space.setting, chosen) else [chosen]
+        return [] if missing_modules(space.setting, chosen) else [(chosen,)]
+    options = [option for option in framework.recompute if fixed is None or _names_mode(option, fixed)]
+    if framework.recompute_grain is Grain.JOB:
+        each = (_for_the_job(space, option, is_fixed=fixed is not None) for option in options)
+        return [modes for modes in each if modes]
     if fixed is None and space.setting.job.attention is AttentionKind.FLASH:
         # A fused core saves no scores: recomputing it alone costs time and frees next to nothing.
         options = [option for option in options if option.mode is not RecomputeMode.SELECTIVE]
-    if not options:
-        return []
-    return [(option,) for option in options] if framework.recompute_grain is Grain.JOB else [tuple(options)]
+    return [tuple(options)] if options else []
+
+
+def _for_the_job(space: Space, option: Recompute, *, is_fixed: bool) -> tuple[Recompute, ...]:
+    """Return a mode, or every set of modules that is worth trying; a fused core where it is asked for."""
+    if option.mode is not RecomputeMode.SELECTIVE:
+        return (option,)
+    return module_sets(space.setting, is_fixed=is_fixed)
 
 
 def _names_mode(option: Recompute, fixed: object) -> bool:

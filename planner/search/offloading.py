@@ -102,8 +102,11 @@ class Offloading:
                 yield tuple(replace(wider, on_host=shares) for shares in states)
 
     def _with_activations(self, choice: Choice) -> Iterator[Choice]:
-        """Yield the choice with what some modes keep on the host too, where the framework can put it."""
-        if not self._activations:
+        """Yield the choice with what some modes keep on the host too, where the framework can put it.
+
+        A choice of one set of modules for all layers keeps everything on the device.
+        """
+        if not self._activations or self._space.chooses_once(choice.recompute):
             return
         framework = self._space.setting.framework
         limits = framework.limits.offload

@@ -43,6 +43,7 @@ def layout_rank(layout: Layout) -> tuple[int, ...]:
         -layout.sharding.parameters,
         -layout.sharding.gradients,
         int(not layout.sharding.reshard_after_forward),
+        min(len(option.modules) for option in layout.recompute) if layout.recompute else 0,
     )
 
 

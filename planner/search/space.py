@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from planner.errors import IllegalChoice, InvalidRequest
-from planner.framework import Framework
+from planner.framework import Framework, Grain
 from planner.framework_rules import broken, decided_by, rules_of
 from planner.job import Constraints
 from planner.names import nearest_names
@@ -17,6 +17,7 @@ from planner.strategy import (
     Batch,
     Layout,
     Mesh,
+    Recompute,
     Schedule,
     Sharding,
 )
@@ -97,6 +98,15 @@ class Space:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rules", _rules_by_step(self.setting.framework))
+
+    @property
+    def recomputes_alike(self) -> bool:
+        """Whether all layers of a job have one mode of recomputation."""
+        return self.setting.framework.recompute_grain is Grain.JOB
+
+    def chooses_once(self, modes: tuple[Recompute, ...]) -> bool:
+        """Whether one of several modes of recomputation is still to be chosen, for all layers of a job."""
+        return self.recomputes_alike and len(modes) > 1
 
     def runs(self, layout: Layout, *, step: frozenset[Part]) -> bool:
         """Whether the framework runs a layout, as far as a step decides it."""

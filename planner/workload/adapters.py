@@ -70,7 +70,7 @@ JOINT: Final[Mapping[str, tuple[str, ...]]] = {
     "c_proj": (*OUT, *DOWN),
 }
 """Names of whole products in Megatron and in models that join the maps themselves."""
-BRANCH_INPUTS: Final = (Module.NORM, None)
+BRANCH_INPUTS: Final = (Module.NORM, Module.MLP_NORM, Module.INNER_NORM, None)
 """What makes the input of a branch: a norm, or in a post-norm block the layer before."""
 ALL_LINEAR: Final = "all-linear"
 TARGETS: Final = tuple(

@@ -9,6 +9,8 @@ from planner.units import Bytes, Flops
 from planner.workload.branches import Branch, BranchInput
 from planner.workload.cross_attention import CrossAttention
 from planner.workload.dispatch import EXPERT_AXIS
+from planner.workload.experts import Experts
+from planner.workload.latent_attention import LatentAttention
 from planner.workload.layers import DECODER, Cut, Split
 from planner.workload.operators import MemoryPass, Module, Operator
 from planner.workload.passes import Norm, norm_pass, residual_pass
@@ -36,6 +38,10 @@ class Arrangement(StrEnum):
     def norms(self, branches: int) -> int:
         """Return how many norms a block of so many branches has."""
         return {Arrangement.SANDWICH: 2 * branches, Arrangement.SHARED: 1}.get(self, branches)
+
+
+ALONE: Final = frozenset({Arrangement.POST, Arrangement.SHARED})
+"""Arrangements whose norms precede no single branch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,36 +146,51 @@ class BlockLayer:
             dropout=self.dropout,
             has_bias=branch.has_output_bias,
         )
-        inner = branch.operators(cut, self._source(is_first=is_first))
+        inner = branch.operators(cut, self._source(branch, cut, is_first=is_first))
         before, after = self._norms(branch, cut, is_first=is_first)
         if self.arrangement is Arrangement.POST:
             return (*inner, residual, *after)
         return (*before, *inner, *after, residual)
 
-    def _source(self, *, is_first: bool) -> BranchInput:
+    def _source(self, branch: Branch, cut: Cut, *, is_first: bool) -> BranchInput:
         """Return what a branch reads: a norm's output, or in a post-norm block its own input."""
         if self.arrangement is Arrangement.POST and is_first:
             return BranchInput(made_by=None)
-        return BranchInput(is_saved=self.arrangement is Arrangement.SHARED and not is_first)
+        made_by = self._norm_module(branch, cut)
+        return BranchInput(made_by=made_by, is_saved=self.arrangement is Arrangement.SHARED and not is_first)
+
+    def _norm_module(self, branch: Branch, cut: Cut) -> Module:
+        """Return the module of the norm before a branch: where kernels join it to a product no own one."""
+        stands_alone = isinstance(branch, LatentAttention | Experts) or self.arrangement in ALONE
+        if stands_alone or not cut.keeping.joins_norms:
+            return Module.NORM
+        return Module.MLP_NORM if branch.module is Module.MLP else Module.INNER_NORM
 
     def _norms(
         self, branch: Branch, cut: Cut, *, is_first: bool
     ) -> tuple[tuple[MemoryPass, ...], tuple[MemoryPass, ...]]:
         """Return the norms before and after a branch (after its residual sum in a post-norm block)."""
 
-        def norm(name: str, made_by: Module | None, *, saves: bool = True) -> tuple[MemoryPass, ...]:
-            return (norm_pass(name, self.norm, hidden=self.hidden, cut=cut, made_by=made_by, saves=saves),)
+        def norm(
+            name: str, made_by: Module | None, *, saves: bool = True, module: Module = Module.NORM
+        ) -> tuple[MemoryPass, ...]:
+            own = norm_pass(
+                name, self.norm, hidden=self.hidden, cut=cut, made_by=made_by, saves=saves, module=module
+            )
+            return (own,)
 
         name, stream = f"{branch.label}_norm", None if is_first else Module.RESIDUAL
+        module = self._norm_module(branch, cut)
         match self.arrangement:
             case Arrangement.PRE:
-                return norm(name, stream), ()
+                return norm(name, stream, module=module), ()
             case Arrangement.SANDWICH:
-                return norm(name, stream), norm(f"{branch.label}_post_norm", branch.module)
+                after = norm(f"{branch.label}_post_norm", branch.module)
+                return norm(name, stream, module=module), after
             case Arrangement.POST:
                 return (), norm(name, Module.RESIDUAL)
             case Arrangement.PARALLEL:
-                return norm(name, None, saves=is_first), ()
+                return norm(name, None, saves=is_first, module=module), ()
             case Arrangement.SHARED:
                 return norm(name, None) if is_first else (), ()
 

@@ -15,6 +15,7 @@ class BranchInput:
     """What a branch reads: the module that made it, and whether something before has saved it."""
 
     made_by: Module | None = Module.NORM
+    """None for the layer's input, else the norm before the branch."""
     is_saved: bool = False
 
     def saved(self, name: str, *, hidden: int, cut: Cut, reads_narrow: bool = True) -> Saved:
@@ -25,7 +26,7 @@ class BranchInput:
         if self.is_saved:
             return ()
         width: float = cut.element_bytes
-        if self.made_by is Module.NORM and reads_narrow:
+        if self.made_by is not None and reads_narrow:
             # The product alone keeps a norm's output.
             width = cut.keeping.input_bytes(cut.element_bytes)
         size_bytes = width * cut.sharded_tokens * hidden

@@ -19,6 +19,12 @@ class Keeping:
     PyTorch's own then keeps the FP32 input and the FP32 normalised input (its weight's gradient needs it).
     """
     trains_norms: bool = True
+    joins_norms: bool = False
+    """Whether the norm before a branch runs inside the kernel of the branch's first product.
+
+    It then is no module of its own. Norms before latent attention and before experts, whose inputs go to
+    several products, stand alone all the same.
+    """
     activation_outputs: bool = False
     """Whether a gated MLP keeps the activation of its gate, which the product with the other half needs."""
     upcast_softmax: bool = False

@@ -37,7 +37,14 @@ class Norm(StrEnum):
 
 
 def norm_pass(
-    name: str, norm: Norm, *, hidden: int, cut: Cut, made_by: Module | None, saves: bool = True
+    name: str,
+    norm: Norm,
+    *,
+    hidden: int,
+    cut: Cut,
+    made_by: Module | None,
+    saves: bool = True,
+    module: Module = Module.NORM,
 ) -> MemoryPass:
     """Return a norm: forward reads x and writes y, backward reads dy and x and writes dx.
 
@@ -47,10 +54,10 @@ def norm_pass(
     elements = cut.sharded_tokens * hidden
     width = cut.element_bytes * elements
     own = (SavedTensor(name=f"{name}_input", size_bytes=width, made_by=made_by),) if saves else ()
-    upcast = upcast_tensors(name, norm, elements=elements, cut=cut, made_by=Module.NORM)
+    upcast = upcast_tensors(name, norm, elements=elements, cut=cut, made_by=module)
     return MemoryPass(
         name=name,
-        module=Module.NORM,
+        module=module,
         kind=norm.kernel,
         forward_bytes=2 * width,
         backward_bytes=3 * width,

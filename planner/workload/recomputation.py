@@ -16,7 +16,9 @@ OUTPUT_DISCARDING: Final = frozenset({Module.NORM, Module.LATENT_PROJECTION, Mod
 """Modules whose recomputation also drops their output, which the next operator had saved."""
 
 PARTS: Final = {
-    Module.ATTENTION: frozenset({Module.LATENT_PROJECTION}),
+    Module.ATTENTION: frozenset({Module.LATENT_PROJECTION, Module.INNER_NORM}),
+    Module.MIXER: frozenset({Module.INNER_NORM}),
+    Module.MLP: frozenset({Module.MLP_NORM}),
     Module.MOE: frozenset({Module.MOE_ACTIVATION, Module.SHARED_EXPERTS}),
 }
 """Modules within a module: they run again with it."""

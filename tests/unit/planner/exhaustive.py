@@ -8,7 +8,7 @@ Layers are placed one by one and each plan is replayed: of the search nothing is
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 from math import gcd
 from typing import Final
 
@@ -19,7 +19,7 @@ from planner.cost.replay import replay
 from planner.expansion import in_classes, zero_sharding
 from planner.framework import Grain
 from planner.framework_rules import broken, rules_of
-from planner.legality import Setting, layout_violations
+from planner.legality import Setting, layout_violations, missing_modules
 from planner.limits import SCHEMES, STATES, LayerSplit
 from planner.planning import PlanRequest, searched_space
 from planner.rules.layers import comes_out, usual_split
@@ -364,5 +364,19 @@ def _recomputations(asked: Open) -> Iterator[tuple[Recompute, ...]]:
         rest = tuple(mode for mode in modes if mode.mode is not RecomputeMode.FULL)
         if rest and rest != modes:
             yield rest
-    else:
-        yield from ((mode,) for mode in modes)
+        return
+    for mode in modes:
+        yield from _for_the_job(asked, mode)
+
+
+def _for_the_job(asked: Open, mode: Recompute) -> Iterator[tuple[Recompute, ...]]:
+    """Yield a mode, or every set of modules as certificates say: a fused core in none unless one is fixed."""
+    if mode.mode is not RecomputeMode.SELECTIVE:
+        yield (mode,)
+        return
+    every = dict.fromkeys(asked.setting.framework.limits.recompute_modules.values())
+    names = [name for name in every if not missing_modules(asked.setting, replace(mode, modules=(name,)))]
+    if "without the fused attention core" in asked.words["recompute"]:
+        names.remove("core_attention")
+    for size in range(1, len(names) + 1):
+        yield from ((replace(mode, modules=chosen),) for chosen in combinations(names, size))

@@ -55,7 +55,9 @@ def every_layout(judged: Setting) -> Iterator[Layout]:
     degrees = divisors(devices)
     choices: list[tuple[Recompute, ...]] = [framework.recompute]
     if framework.recompute_grain is Grain.JOB:
-        choices = [(option,) for option in framework.recompute]
+        # Of these models' modules nothing but the MLP has a name: a fused core is left out.
+        mlp = Recompute(mode=RecomputeMode.SELECTIVE, modules=("mlp",))
+        choices = [(option,) for option in (*framework.recompute, mlp)]
     else:
         # Some schedules do not go with every mode.
         choices.append(tuple(o for o in framework.recompute if o.mode is not RecomputeMode.FULL))

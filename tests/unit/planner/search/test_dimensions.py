@@ -97,3 +97,15 @@ def test_a_fixed_schedule_says_how_many_micro_batches_a_chunk_runs_at_a_time() -
     schedule = Schedule(name=ScheduleName.INTERLEAVED, virtual_stages=2, interleave_group_size=8)
     assert words("any", schedule=schedule)["interleave_group_size"] == "fixed by user"
     assert words("any")["interleave_group_size"].startswith("not searched: the fewest")
+
+
+@pytest.mark.parametrize(
+    ("framework", "said"),
+    [
+        ("megatron-core", "none and full, and every set of modules without the fused attention core"),
+        ("torchtitan", "none and full"),
+        ("pytorch", "searched by layer: none and full, and the attention core, where that is not fused"),
+    ],
+)
+def test_recomputation_says_what_was_tried_and_for_which_part_of_a_job(framework: str, said: str) -> None:
+    assert words(framework)["recompute"].endswith(said)

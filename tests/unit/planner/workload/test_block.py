@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from planner.job import AttentionKind
 from planner.workload.block import Arrangement, BlockLayer
+from planner.workload.experts import Experts
 from planner.workload.layers import Cut
 from planner.workload.mlp import Mlp
 from planner.workload.operators import Module, Operator
@@ -143,3 +144,20 @@ def test_a_recomputed_norm_frees_what_the_branch_had_saved_of_it() -> None:
 def test_nonsense_is_refused(changes: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         replace(BLOCK, **changes)  # type: ignore[arg-type]  # what is wrong is the point
+
+
+def test_norms_that_kernels_join_to_a_product_run_again_with_it() -> None:
+    joined = replace(CUT, keeping=replace(CUT.keeping, joins_norms=True))
+    operators = BLOCK.operators(joined)
+    everything = {tensor.name for tensor in kept_tensors(operators, recompute=())}
+    assert {tensor.name for tensor in kept_tensors(operators, recompute={Module.NORM})} == everything
+    left = {tensor.name for tensor in kept_tensors(operators, recompute={Module.MLP})}
+    assert everything - left == {"mlp_up_input", "mlp_activation_input", "mlp_down_input"}
+    assert saved_bytes(operators) == saved_bytes(BLOCK.operators(CUT))
+
+
+def test_norms_before_latent_attention_and_experts_stand_alone() -> None:
+    experts = BlockLayer(branches=(ATTENTION, Experts(hidden=H, experts=4, top_k=2, ffn=F)))
+    joined = replace(CUT, keeping=replace(CUT.keeping, joins_norms=True))
+    norms = {op.name: op.module for op in experts.operators(joined) if op.name.endswith("norm")}
+    assert norms == {"attention_norm": Module.INNER_NORM, "moe_norm": Module.NORM}
