@@ -14,6 +14,7 @@ import numpy as np
 from planner.cost.pipeline import Assignment, PipelineProblem, chunk_costs
 from planner.cost.steady import StepPath, play_step
 from planner.search.bounds import lower_bound_ns
+from planner.search.even_fill import EvenFill, fills_evenly
 from planner.search.hosts import fits_hosts
 from planner.search.master import Excluded, Solution
 from planner.search.paths import stage_paths
@@ -32,7 +33,7 @@ from planner.search.stage_points import StagePoint
 
 LONGEST_STEP_NS: Final = 1 << 60
 """No step is looked for beyond 36 years."""
-LOOK_WITHIN: Final = (1.25, 2.0)
+LOOK_WITHIN: Final = (1.02, 1.25, 2.0)
 """Where nobody says how long a step may take, it is looked for within so many times its bound first.
 
 The fewer points of a stage leave a step that short, the less work is left.
@@ -56,6 +57,8 @@ def solve_evenly(
         return Excluded(lower_bound_ns=None)
     if cutoff_ns is not None and bound > cutoff_ns:
         return Excluded(lower_bound_ns=bound)
+    if fills_evenly(problem):
+        bound = EvenFill(problem).least_ns(bound) or bound
     rows, limits = _known_rows(problem), limits or WorkLimits()
     if cutoff_ns is not None:
         return _solved_within(problem, rows, bound, cutoff_ns, limits)
