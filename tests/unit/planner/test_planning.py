@@ -18,7 +18,8 @@ from planner.job import Constraints
 from planner.legality import Setting, divisors, layout_violations
 from planner.offload_limits import HostShare
 from planner.plan import Status
-from planner.planning import Progress, evaluate_plan, plan_timeline, plan_training
+from planner.planning import PlanRequest, Progress, best_plan, evaluate_plan, plan_timeline, plan_training
+from planner.search.module_sets import module_sets
 from planner.strategy import (
     Batch,
     Layout,
@@ -446,3 +447,29 @@ def test_gpipe_is_legal_where_the_framework_has_it() -> None:
     schedule = Schedule(name=ScheduleName.GPIPE)
     result = evaluate_plan(request_of(judged), ShortPlan(pipeline_parallel=2, schedule=schedule))
     assert result.status is Status.FITS
+
+
+def test_the_best_set_of_modules_is_found_and_evaluates_to_the_same_prediction() -> None:
+    judged = setting(
+        model="deepseek-v2-lite", num_layers=3, num_devices=4, global_batch_size=32, sequence_length=4096
+    )
+
+    def asked(**fixed: object) -> PlanRequest:
+        # Memory binds: without recomputation stages keep smaller micro-batches.
+        limits = Constraints(memory_fraction=0.16, forbid=("offload",), fixed=fixed)
+        return request_of(judged, constraints=limits)
+
+    result = best_plan(asked())
+    assert result.certificate is not None
+    assert result.plan is not None
+    layers = [layer for stage in result.plan.stages for chunk in stage.chunks for layer in chunk.layers]
+    modes = {layer.recompute for layer in layers if layer.kind == "decoder"}
+    assert [mode.mode for mode in modes] == [RecomputeMode.SELECTIVE]
+    evaluated = evaluate_plan(asked(), result.plan).prediction
+    assert evaluated is not None
+    assert evaluated.step_time_seconds == result.certificate.value
+    others = [RecomputeMode.NONE, RecomputeMode.FULL, *module_sets(judged)[:2]]
+    for other in others:
+        rival = best_plan(asked(recompute=other)).certificate
+        assert rival is not None
+        assert rival.value > result.certificate.value
