@@ -7,6 +7,7 @@ small part of the time of the search before.
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice, permutations
 from typing import Final
 
 from planner.communication import is_asked, own_format
@@ -47,6 +48,8 @@ STAGE_DEGREES: Final = (
     "expert_tensor_parallel",
 )
 """Words that say how the devices of one replica of a stage share its layers."""
+TRADED: Final = ("data_parallel", "tensor_parallel", "pipeline_parallel", "context_parallel")
+"""Degrees whose product is the number of devices, in the order in which one takes a factor from another."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,12 +117,15 @@ def alternatives(
     again = _Again(model=model, space=space, limits=limits, ends_at=ends_at)
     latest_ns = int(prediction.step_time_interval_seconds[1] * NANOSECONDS_PER_SECOND)
     listed = _Listed(setting=space.setting, known=[full_plan(best.layout, best.assignment, space.setting)])
-    listed.extend(_ties(outcome, best, again=again, latest_ns=latest_ns), most=MOST_TIES)
+    meshes = list(_other_meshes(outcome, best, again=again, latest_ns=latest_ns))
+    listed.extend(_ties(outcome, best, meshes, again=again, latest_ns=latest_ns), most=MOST_TIES)
     has_ties = bool(listed.others)
     if outcome.finished:
         listed.extend_or_name(_landmarks(again, best))
     if not has_ties:
-        listed.extend(_runners_up(outcome, best), most=1)
+        listed.extend(
+            (_Other(why="The next best mesh that was solved", candidate=it) for it in meshes), most=1
+        )
     return tuple(
         Alternative(
             why=other.why,
@@ -164,23 +170,43 @@ class _Listed:
         return full_plan(other.candidate.layout, other.candidate.assignment, self.setting)
 
 
-def _ties(outcome: SearchOutcome, best: Candidate, *, again: _Again, latest_ns: int) -> list[_Other]:
+def _ties(
+    outcome: SearchOutcome, best: Candidate, meshes: Iterable[Candidate], *, again: _Again, latest_ns: int
+) -> list[_Other]:
     """Return plans whose difference drowns in the interval of the best, the simplest first."""
     simpler = _simpler(again, best, latest_ns=latest_ns) if outcome.finished else ()
-    found = [*simpler, *_runners_up(outcome, best, why="Within the interval: another mesh")]
-    inside = [other for other in found if other.candidate.makespan_ns <= latest_ns]
+    others = (_Other(why="Within the interval: another mesh", candidate=candidate) for candidate in meshes)
+    inside = [other for other in (*simpler, *others) if other.candidate.makespan_ns <= latest_ns]
     return sorted(inside, key=lambda other: layout_rank(other.candidate.layout))
 
 
-def _runners_up(
-    outcome: SearchOutcome, best: Candidate, *, why: str = "The next best mesh that was solved"
-) -> Iterator[_Other]:
-    """Yield the best plan that the search found on each other mesh, fastest first."""
+def _other_meshes(
+    outcome: SearchOutcome, best: Candidate, *, again: _Again, latest_ns: int
+) -> Iterator[Candidate]:
+    """Yield the best plan that the search found on each other mesh, fastest first.
+
+    A search whose bounds rule out all others has found none: then one of the meshes next to the best, where
+    any is as fast as that.
+    """
     seen = {best.layout.mesh}
     for candidate in sorted(outcome.runners_up, key=lambda candidate: candidate.rank):
         if candidate.layout.mesh not in seen:
             seen.add(candidate.layout.mesh)
-            yield _Other(why=why, candidate=candidate)
+            yield candidate
+    if len(seen) == 1 and outcome.finished:
+        yield from islice(_next_to(best, again, latest_ns=latest_ns), 1)
+
+
+def _next_to(best: Candidate, again: _Again, *, latest_ns: int) -> Iterator[Candidate]:
+    """Yield the best plan on each mesh in which one degree has given its smallest factor to another."""
+    for taker, giver in permutations(TRADED, 2):
+        degrees = {word: getattr(best.layout.mesh, word) for word in TRADED}
+        if degrees[giver] > 1:
+            factor = divisors(degrees[giver])[1]
+            degrees |= {giver: degrees[giver] // factor, taker: degrees[taker] * factor}
+            found = again.best(degrees, ceiling_ns=latest_ns)
+            if found is not None:
+                yield found
 
 
 def _simpler(again: _Again, best: Candidate, *, latest_ns: int) -> Iterator[_Other]:

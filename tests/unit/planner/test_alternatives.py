@@ -1,6 +1,7 @@
 """Other plans beside the best: which are told, that they are real, and what they cost."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ from planner.alternatives import NEAR_ENOUGH, alternatives
 from planner.cost.model import CostModel
 from planner.job import Constraints
 from planner.plan import Alternative, Result, Status
-from planner.planning import evaluate_plan, plan_training, searched_space
+from planner.planning import PlanRequest, evaluate_plan, plan_training, searched_space
 from planner.played_plan import play
 from planner.prediction import predict
 from planner.search.best_first import search
+from planner.search.outcome import SearchOutcome
+from planner.search.space import Space
 from tests.unit.planner.settings import request_of, setting
 
 
@@ -177,15 +180,18 @@ def test_experts_on_every_device_are_a_tie_as_good_as_the_best_such_plan() -> No
     )
 
 
-def test_the_next_best_mesh_is_told_where_nothing_ties() -> None:
-    result = planned(model="llama-3-70b", global_batch_size=8, memory_fraction=0.4)
-    assert not those(result, "Within the interval")
-    (runner_up,) = those(result, "The next best mesh")
+def test_a_mesh_next_to_the_best_is_told_where_the_search_solved_no_other() -> None:
+    result = planned(model="llama-3-70b", global_batch_size=16)
+    (other,) = those(result, "Within the interval: another mesh")
     assert result.plan is not None
-    assert runner_up.plan.mesh != result.plan.mesh
+    assert result.prediction is not None
+    assert other.plan.mesh != result.plan.mesh
+    assert other.plan.mesh.world_size == result.plan.mesh.world_size
+    latest = result.prediction.step_time_interval_seconds[1]
+    assert result.prediction.step_time_seconds <= other.prediction.step_time_seconds <= latest
 
 
-def test_a_search_that_was_cut_short_has_its_own_plans_alone() -> None:
+def searched() -> tuple[CostModel, PlanRequest, Space, SearchOutcome]:
     judged = setting(
         model="gpt-2-355m", cluster="a100-sxm-80gb", num_layers=8, global_batch_size=16, sequence_length=1024
     )
@@ -197,7 +203,25 @@ def test_a_search_that_was_cut_short_has_its_own_plans_alone() -> None:
         profiles=request.profiles,
         memory_fraction=request.constraints.memory_fraction,
     )
-    outcome = search(space, model, request.solver)
+    return model, request, space, search(space, model, request.solver)
+
+
+def test_the_next_best_mesh_that_was_solved_is_told_where_nothing_ties() -> None:
+    model, request, space, outcome = searched()
+    split = replace(space, constraints=replace(space.constraints, fixed={"tensor_parallel": 2}))
+    second = search(split, model, request.solver).best
+    assert outcome.best is not None
+    assert second is not None
+    outcome.runners_up.append(second)
+    prediction = predict(play(model, outcome.best.layout, outcome.best.assignment))
+    certain = replace(prediction, step_time_interval_seconds=(prediction.step_time_seconds,) * 2)
+    told = alternatives(model, space, outcome, prediction=certain, limits=request.solver)
+    (runner_up,) = [other for other in told if other.why == "The next best mesh that was solved"]
+    assert runner_up.plan.mesh == second.layout.mesh
+
+
+def test_a_search_that_was_cut_short_has_its_own_plans_alone() -> None:
+    model, request, space, outcome = searched()
     assert outcome.best is not None
     prediction = predict(play(model, outcome.best.layout, outcome.best.assignment))
     told = {}
