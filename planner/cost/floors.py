@@ -389,6 +389,7 @@ class Floors:
         count: int,
         further: Sequence[tuple[Mesh, Sharding]] = (),
         most: NDArray[np.int64] | None = None,
+        apart: bool | None = None,
     ) -> Floats:
         """Return step times that no plan undercuts on a mesh, sharded so, by micro-batch size and number.
 
@@ -398,13 +399,19 @@ class Floors:
         on the first, that bounds the step by the whole chain; the first stage's updates come on top where
         all layers have equal ones. ``further`` are other ways to number the ranks and to share states that
         the bound holds for too. Each stage may hold at most so many layers of the usual class; see
-        `_capped_ns`.
+        `_capped_ns`. With ``apart`` gradients of weights are passes of their own, or they are in none (False);
+        else they are where the framework has such schedules.
         """
+        apart = self.model.setting.framework.splits_backward if apart is None else apart
         traffic = self._replicas.of(mesh, sharding, further=further)
         work = self.family(mesh).work(modes, count, traffic)
         updates = self.model.setting.num_layers * traffic[0].update_ns if len(traffic) == 1 else 0
-        least = self._spread_ns(mesh, work, places, micro_batches, mesh.pipeline_parallel, updates)
-        return least if most is None else self._capped_ns(mesh, work, places, micro_batches, most, least)
+        least = self._spread_ns(
+            mesh, work, places, micro_batches, mesh.pipeline_parallel, updates, apart=apart
+        )
+        if most is None:
+            return least
+        return self._capped_ns(mesh, work, places, micro_batches, most, least, apart=apart)
 
     def updated_step_ns(
         self,
@@ -444,8 +451,11 @@ class Floors:
         """
         alone = dict.fromkeys(self._counts, NO_TRAFFIC)
         work = self.family(like).work(modes, count, alone)
-        least = self._spread_ns(like, work, places, micro_batches, stages, 0)
-        return least if most is None else self._capped_ns(like, work, places, micro_batches, most, least)
+        apart = self.model.setting.framework.splits_backward
+        least = self._spread_ns(like, work, places, micro_batches, stages, 0, apart=apart)
+        if most is None:
+            return least
+        return self._capped_ns(like, work, places, micro_batches, most, least, apart=apart)
 
     def _capped_ns(
         self,
@@ -455,6 +465,8 @@ class Floors:
         micro_batches: NDArray[np.int64],
         most: NDArray[np.int64],
         least_ns: Floats,
+        *,
+        apart: bool,
     ) -> Floats:
         """Return step times, at least ``least_ns``, that no plan undercuts whose stages hold whole layers.
 
@@ -466,19 +478,23 @@ class Floors:
         usual, least, first, last = (
             ns[places] for ns in (work.usual_ns, work.least_ns, work.first_ns, work.last_ns)
         )
-        framework = self.model.setting.framework
         # Where chunks are folded nothing is known of which stage holds an end and keeps how much.
-        in_order = not any(name.folds for name in framework.schedules)
+        in_order = not (apart and self._folds)
         ends = StageEnds(
             first_ns=first * in_order,
             last_ns=last * in_order,
             between_ns=2 * self.model.between_passes(mesh).nanoseconds,
         )
         # Gradients of weights that are passes of their own are not waited for.
-        waits = not framework.splits_backward
+        waits = not apart
         constants = ends.constants(least, micro_batches, mesh.pipeline_parallel, waits=waits)
         each = micro_batches * usual
         return np.floor(capped_layers_ns(constants.T, each, most, count, least_ns) * (1 - ROUNDING))
+
+    @property
+    def _folds(self) -> bool:
+        """Whether some schedule of the framework folds its chunks."""
+        return any(name.folds for name in self.model.setting.framework.schedules)
 
     def _spread_ns(
         self,
@@ -488,6 +504,8 @@ class Floors:
         micro_batches: NDArray[np.int64],
         stages: int | NDArray[np.int64],
         updates: int,
+        *,
+        apart: bool,
     ) -> Floats:
         """Return the bound of all stages' work, and of the first one's updates.
 
@@ -498,9 +516,8 @@ class Floors:
         )
         if mesh.pipeline_parallel == 1:
             return np.asarray(np.floor(updates + micro_batches * (layers + first + last)))
-        framework = self.model.setting.framework
         between = 2 * self.model.between_passes(mesh).nanoseconds
-        waits = not framework.splits_backward
+        waits = not apart
         # Gradients of weights that are passes of their own are not waited for.
         fill = np.asarray((stages - 1) * (first + stages / 2 * between + (stages - 2) / 2 * least)) * waits
         # With this weight a layer of the first stage, updated and all, counts as much as one of any other.
@@ -508,7 +525,7 @@ class Floors:
         weight = np.maximum((passes - updates * (stages - 1)) / (passes + updates), 0.0)
         others = stages - 1 + weight
         # Where chunks are folded the last one is on the first stage as well.
-        folds = any(name.folds for name in framework.schedules)
+        folds = apart and self._folds
         fixed = micro_batches * (weight * first + (weight if folds else 1) * last + others * between)
         bound = (passes + fixed + fill) / others
         if len(self._counts) == 1:

@@ -26,7 +26,15 @@ from planner.search.fewer_devices import fewer_degrees
 from planner.search.frontier import Content, Frontier, Node, Variant
 from planner.search.legal_meshes import Keeps
 from planner.search.master import Excluded, Solution, solve
-from planner.search.mesh_floors import FamilyNode, MeshFloor, MeshNode, TimedMesh, floors_of, sizes_of
+from planner.search.mesh_floors import (
+    FamilyNode,
+    MeshFloor,
+    MeshNode,
+    MeshVariant,
+    TimedMesh,
+    floors_of,
+    sizes_of,
+)
 from planner.search.meshes import by_mesh, can_split_freely, scheduled, schedules, space_size
 from planner.search.module_sets import halves
 from planner.search.offloading import (
@@ -183,7 +191,7 @@ class _Search:
     def _push_mesh(self, floor: MeshFloor) -> None:
         """Open a mesh's variant with the lowest bound before the others."""
         if floor.variants:
-            self._push(floor.variants[-1][0], floor)
+            self._push(floor.variants[-1].bound_ns, floor)
 
     def _has_work(self) -> bool:
         """Whether anything is left to open; what was put off comes back when nothing else is."""
@@ -232,8 +240,7 @@ class _Search:
             case MeshNode() as mesh:
                 self._push_mesh(self._floors.floor(mesh, is_late=self._is_settled))
             case MeshFloor() as floor:
-                _, batch, chain = floor.variants.pop()
-                self._open_chain(node.bound_ns, floor, batch, chain)
+                self._open_chain(node.bound_ns, floor, floor.variants.pop())
                 self._push_mesh(floor)
             case Variant(is_leaf=True) as leaf:
                 self._solve(node, leaf)
@@ -242,9 +249,11 @@ class _Search:
             case Variant() as variant:
                 self._open_schedules(node.bound_ns, variant)
 
-    def _open_chain(self, least_ns: int, floor: MeshFloor, batch: Batch, chain: Chain) -> None:
+    def _open_chain(self, least_ns: int, floor: MeshFloor, variant: MeshVariant) -> None:
         """Open those ways of a chain that may fit: together, but for backward passes in two parts."""
-        memory, mesh = self._floors.memory, floor.mesh
+        memory, mesh, batch, chain = self._floors.memory, floor.mesh, variant.batch, variant.chain
+        if variant.apart and not self._runs_apart(mesh, batch):
+            return
         chain = tuple(way for way in chain if way is chain[-1] or memory.may_hold(way.on(mesh, batch)))
         chain = within_hosts(self._model, chain[0].on(mesh, batch), chain)
         if chain and self._space.chooses_once(chain[0].recompute):
@@ -253,14 +262,13 @@ class _Search:
         if not chain:
             return
         placings = self._placings_of(floor, chain)
-        self._open_variant(
-            least_ns, chain[0].on(mesh, batch), ways=floor.ways, chain=chain, placings=placings
-        )
-        if self._runs_apart(mesh, batch):
-            for way in chain:
-                self._open_apart(
-                    least_ns, way.on(mesh, batch), ways=floor.ways, chain=(way,), placings=placings
-                )
+        if not variant.apart:
+            self._open_variant(
+                least_ns, chain[0].on(mesh, batch), ways=floor.ways, chain=chain, placings=placings
+            )
+            return
+        for way in chain:
+            self._open_apart(least_ns, way.on(mesh, batch), ways=floor.ways, chain=(way,), placings=placings)
 
     def _placings_of(self, floor: MeshFloor, chain: Chain) -> tuple[Placing, ...]:
         """Return the ways to place the states of a mesh; none where there is but one."""

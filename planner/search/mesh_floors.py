@@ -3,7 +3,7 @@
 Meshes whose layers are cut alike are timed together, and only for micro-batches that may fit the memory.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -17,7 +17,7 @@ from planner.cost.least_memory import LeastMemory
 from planner.cost.model import ROUNDING, CostModel
 from planner.cost.scheme_floors import SchemeFloors
 from planner.cost.sweep import Floats
-from planner.search.meshes import BatchedMesh
+from planner.search.meshes import BatchedMesh, apart_modes
 from planner.search.module_sets import quickest
 from planner.search.offloading import Chain, Choice
 from planner.search.placings import ordered
@@ -41,6 +41,19 @@ class FamilyNode:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class MeshVariant:
+    """A batch and a chain of choices on a mesh, and a step time that no plan with them undercuts.
+
+    ``apart`` tells schedules that make gradients of weights apart from all others.
+    """
+
+    bound_ns: int
+    batch: Batch
+    chain: Chain
+    apart: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MeshFloor:
     """A mesh and step times that no plan with each of its batches and chains undercuts, quickest last.
 
@@ -51,7 +64,7 @@ class MeshFloor:
     mesh: Mesh
     ways: tuple[Mesh, ...]
     orders: tuple[RankOrder, ...]
-    variants: list[tuple[int, Batch, Chain]]
+    variants: list[MeshVariant]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -305,33 +318,50 @@ class MeshFloors:
         ways, batch = held.batched.ways, (held.places, held.micro_batches)
         left, most = self._schemes.left(ways, count), self._most_layers(held)
         others = [ordered(ways[0], order) for order in held.batched.orders[1:]]
-        found: list[tuple[int, Batch, Chain]] = []
+        found: list[MeshVariant] = []
         for (sharding, modes), numbers in held.chains_by_way().items():
             fits = held.fits[numbers]
             if not fits.any() or is_late(int(node.steps[modes][fits.any(axis=0)].min())):
                 continue
             further, room = [(other, sharding) for other in others], most[:, numbers].max(axis=1)
-            each = [
-                self._floors.step_ns(mesh, sharding, modes, *batch, count=count, further=further, most=room)
-                for mesh in left
-            ]
-            least = np.min(each, axis=0)
-            updated: dict[HostShares, Floats] = {}
-            for number, own in zip(numbers, fits, strict=True):
-                places, chain = np.flatnonzero(own).tolist(), held.batched.chains[number]
-                # The first way of a chain has least on the host.
-                on_host = chain[0].on_host
-                if on_host not in updated:
-                    updated[on_host] = self._updated_ns(left, chain[0], modes, batch, count, least)
-                steps = updated[on_host]
-                found += [(int(steps[place]), held.batches[place], chain) for place in places]
-        found.sort(key=lambda variant: variant[0], reverse=True)
+            for apart, allowed in self._kinds(ways[0], modes):
+                each = [
+                    self._floors.step_ns(
+                        mesh, sharding, allowed, *batch, count=count, further=further, most=room, apart=apart
+                    )
+                    for mesh in left
+                ]
+                least = np.min(each, axis=0)
+                updated: dict[HostShares, Floats] = {}
+                for number, own in zip(numbers, fits, strict=True):
+                    places, chain = np.flatnonzero(own).tolist(), held.batched.chains[number]
+                    # The first way of a chain has least on the host.
+                    on_host = chain[0].on_host
+                    if on_host not in updated:
+                        updated[on_host] = self._updated_ns(left, chain[0], allowed, batch, count, least)
+                    steps = updated[on_host]
+                    found += [
+                        MeshVariant(
+                            bound_ns=int(steps[place]), batch=held.batches[place], chain=chain, apart=apart
+                        )
+                        for place in places
+                    ]
+        found.sort(key=lambda variant: variant.bound_ns, reverse=True)
         return MeshFloor(
             mesh=ways[0],
             ways=ways if len(ways) > 1 else (),
             orders=held.batched.orders,
             variants=found,
         )
+
+    def _kinds(self, mesh: Mesh, modes: Modes) -> Iterator[tuple[bool, Modes]]:
+        """Yield the kinds of schedules, with the modes that layers choose from under them."""
+        yield False, modes
+        framework = self._floors.model.setting.framework
+        if framework.splits_backward and mesh.pipeline_parallel > 1:
+            allowed = apart_modes(framework, modes)
+            if allowed:
+                yield True, allowed
 
     def _updated_ns(
         self,

@@ -46,14 +46,16 @@ def test_no_plan_of_a_mesh_beats_its_bounds(number: int) -> None:
     considered, floors = considered_variants(batched), floors_of(batched, model)
     ideal = model.ideal_ns(space.num_devices)
     for variant, layouts in some_variants(request):
-        answers = [answer for layout in layouts if (answer := checked_ns(space, model, layout)) is not None]
-        if not answers:
-            continue
-        assert ideal <= min(answers)
-        # Only what cannot fit has no floor at all, and what a search leaves out as idle.
-        usual = usually_numbered(variant, space)
-        if usual in considered:
-            assert floors[usual] <= min(answers), variant
+        for apart in (False, True):
+            own = [layout for layout in layouts if layout.schedule.name.splits_backward is apart]
+            answers = [answer for layout in own if (answer := checked_ns(space, model, layout)) is not None]
+            if not answers:
+                continue
+            assert ideal <= min(answers)
+            # Only what cannot fit has no floor at all, and what a search leaves out as idle.
+            usual = usually_numbered(variant, space)
+            if usual in considered:
+                assert floors[usual, apart] <= min(answers), variant
 
 
 def usually_numbered(variant: Variant, space: Space) -> Variant:
@@ -106,8 +108,11 @@ def considered_variants(batched: Sequence[BatchedMesh]) -> set[Variant]:
     }
 
 
-def floors_of(batched: Sequence[BatchedMesh], model: CostModel) -> dict[Variant, int]:
-    """Return the floor of every variant that may fit the memory, or its mesh's or family's if higher."""
+def floors_of(batched: Sequence[BatchedMesh], model: CostModel) -> dict[tuple[Variant, bool], int]:
+    """Return the floor of every variant that may fit the memory, or its mesh's or family's if higher.
+
+    By whether gradients of weights are made apart.
+    """
     floors = MeshFloors(batched, model)
     found = {}
     for family in floors.families(batched):
@@ -117,11 +122,13 @@ def floors_of(batched: Sequence[BatchedMesh], model: CostModel) -> dict[Variant,
                 continue
             floor = floors.floor(node, is_late=lambda _: False)
             for mesh in floor.ways or (floor.mesh,):
-                for bound, batch, (choice,) in floor.variants:
+                for own in floor.variants:
+                    (choice,) = own.chain
                     variant = Variant(
-                        mesh=mesh, batch=batch, sharding=choice.sharding, recompute=choice.recompute
+                        mesh=mesh, batch=own.batch, sharding=choice.sharding, recompute=choice.recompute
                     )
-                    found[variant] = max(bound, node.bound_ns, timed.bound_ns, family.bound_ns)
+                    bound = max(own.bound_ns, node.bound_ns, timed.bound_ns, family.bound_ns)
+                    found[variant, own.apart] = bound
     return found
 
 
