@@ -399,8 +399,8 @@ class Floors:
         on the first, that bounds the step by the whole chain; the first stage's updates come on top where
         all layers have equal ones. ``further`` are other ways to number the ranks and to share states that
         the bound holds for too. Each stage may hold at most so many layers of the usual class; see
-        `_capped_ns`. With ``apart`` gradients of weights are passes of their own, or they are in none (False);
-        else they are where the framework has such schedules.
+        `_capped_ns`. With ``apart`` gradients of weights are passes of their own, without (False) they are
+        not; else they are where the framework has such schedules.
         """
         apart = self.model.setting.framework.splits_backward if apart is None else apart
         traffic = self._replicas.of(mesh, sharding, further=further)

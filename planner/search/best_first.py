@@ -336,10 +336,12 @@ class _Search:
         problem = replace(priced, shape=pipeline_shape(plain))
         if ways:
             problem = self._floors.any_scheme.problem(problem, ways, layout.batch.micro_batch_size)
-        variant = Variant(
-            layout=plain, problem=problem, ways=ways, apart=True, chain=chain, placings=placings
-        )
-        self._push(max(apart_bound_ns(problem), least_ns), variant)
+        bound = apart_bound_ns(problem)
+        if bound is not None:
+            variant = Variant(
+                layout=plain, problem=problem, ways=ways, apart=True, chain=chain, placings=placings
+            )
+            self._push(max(bound, least_ns), variant)
 
     def _split(self, least_ns: int, variant: Variant) -> None:
         """Open a layout with every way to split attention that may win."""

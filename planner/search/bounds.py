@@ -50,8 +50,10 @@ def spread_bound_ns(problem: PipelineProblem) -> int | None:
     return max(_bound(problem, rows), _updated_ns(problem, facts))
 
 
-def apart_bound_ns(problem: PipelineProblem) -> int:
+def apart_bound_ns(problem: PipelineProblem) -> int | None:
     """Return a time that no zero-bubble schedule undercuts whose costs are at least a problem's.
+
+    None where none fits the memory.
 
     Each stage pays the barrier, waits for the forward passes of those before it, which hold at least one
     layer each (the first one perhaps none), and then runs its own passes: on average at least so much.

@@ -1,5 +1,6 @@
 """How many layers each stage can hold at all: a bound from its most frugal way to run them."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -25,6 +26,22 @@ def fits_at_all(problem: PipelineProblem, *, any_schedule: bool = False) -> bool
     if any_schedule or problem.shape.virtual_stages > 1 or problem.shape.schedule.splits_backward:
         return _room_for_all(problem) >= 0
     return in_order(problem) is not None
+
+
+def apart_may_fit(problem: PipelineProblem) -> bool:
+    """Whether stages may hold the layers of the class that most are of, under schedules with split passes.
+
+    Their first gradient finds a stage with at least so many micro-batches of each layer as there are stages
+    from it on; with folded chunks, up to it: in either order 1, 2, ... p, or all micro-batches.
+    """
+    usual, count = Counter(problem.sequence).most_common(1)[0]
+    layers, room = problem.classes[usual], max(problem.limit_bytes - problem.base_bytes, 0)
+    saved = min(option.saved_bytes for option in layers.options)
+    each = (
+        layers.static_bytes + min(kept, problem.shape.num_micro_batches) * saved
+        for kept in range(1, problem.shape.num_stages + 1)
+    )
+    return sum(room // held if held else count for held in each) >= count
 
 
 def even_chunks_fit(problem: PipelineProblem, *, rooms_ns: Sequence[float] | None = None) -> bool:
