@@ -324,7 +324,8 @@ class MeshFloors:
             if not fits.any() or is_late(int(node.steps[modes][fits.any(axis=0)].min())):
                 continue
             further, room = [(other, sharding) for other in others], most[:, numbers].max(axis=1)
-            for apart, allowed in self._kinds(ways[0], modes):
+            chains = [held.batched.chains[number] for number in numbers]
+            for apart, allowed in self._kinds(ways[0], modes, chains):
                 each = [
                     self._floors.step_ns(
                         mesh, sharding, allowed, *batch, count=count, further=further, most=room, apart=apart
@@ -354,12 +355,14 @@ class MeshFloors:
             variants=found,
         )
 
-    def _kinds(self, mesh: Mesh, modes: Modes) -> Iterator[tuple[bool, Modes]]:
+    def _kinds(self, mesh: Mesh, modes: Modes, chains: Iterable[Chain]) -> Iterator[tuple[bool, Modes]]:
         """Yield the kinds of schedules, with the modes that layers choose from under them."""
         yield False, modes
         framework = self._floors.model.setting.framework
         if framework.splits_backward and mesh.pipeline_parallel > 1:
-            allowed = apart_modes(framework, modes)
+            # The quickest ones may be none of those that go with them.
+            each = (apart_modes(framework, choice.recompute) for choice, *_ in chains)
+            allowed = tuple(dict.fromkeys(mode for own in each for mode in own))
             if allowed:
                 yield True, allowed
 
