@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from planner.cost.pipeline import PipelineProblem
 from planner.search.box import Box, narrow
-from planner.search.capacity import even_chunks_fit, fits_at_all, in_order, most_layers
+from planner.search.capacity import apart_may_fit, even_chunks_fit, fits_at_all, in_order, most_layers
 from planner.search.forced import forced_ns
 from planner.search.paths import FILLED_ALONE
 from planner.search.rows import fewest_layers, fixed_parts
@@ -42,7 +42,10 @@ def lower_bound_ns(problem: PipelineProblem) -> int | None:
 
 
 def spread_bound_ns(problem: PipelineProblem) -> int | None:
-    """Return a time that no schedule of a 1F1B problem's stages undercuts, None when none fits."""
+    """Return a time that no schedule of a 1F1B problem's stages undercuts, None when none fits.
+
+    Schedules that make gradients of weights apart are not among them: see `apart_bound_ns`.
+    """
     if not fits_at_all(problem, any_schedule=True):
         return None
     facts = facts_of(problem)
@@ -53,11 +56,12 @@ def spread_bound_ns(problem: PipelineProblem) -> int | None:
 def apart_bound_ns(problem: PipelineProblem) -> int | None:
     """Return a time that no zero-bubble schedule undercuts whose costs are at least a problem's.
 
-    None where none fits the memory.
-
-    Each stage pays the barrier, waits for the forward passes of those before it, which hold at least one
-    layer each (the first one perhaps none), and then runs its own passes: on average at least so much.
+    None where none fits the memory. Each stage pays the barrier, waits for the forward passes of those
+    before it, which hold at least one layer each (the first one perhaps none), and then runs its own passes:
+    on average at least so much.
     """
+    if not apart_may_fit(problem):
+        return None
     facts, p, m = facts_of(problem), problem.shape.num_stages, problem.shape.num_micro_batches
     work = m * (facts.each * problem.num_layers + float(facts.fixed.sum()))
     waits = facts.least_fill * (p - 1) * (p - 2) / 2
