@@ -6,13 +6,14 @@ from typing import Final
 
 from planner.cluster import Cluster, Level, NodeGroup
 from planner.cluster_presets import cluster_from_preset
-from planner.frameworks import FRAMEWORKS
+from planner.framework import Grain
+from planner.frameworks import FRAMEWORKS, framework_by_name
 from planner.job import AttentionKind, Constraints, Job, Precision, SolverLimits, Trainable
 from planner.planning import PlanRequest
 from planner.profile import builtin_profile
 from planner.strategy import RecomputeMode
 from planner.workload.huggingface import workload_from_config
-from planner.workload.layers import Workload
+from planner.workload.layers import DECODER, Workload
 
 SYSTEMS: Final = ("a100-sxm-80gb", "h100-sxm")
 SHAPES: Final = (
@@ -34,6 +35,8 @@ WITHOUT_EXPERTS: Final = ("nanotron",)
 """Frameworks that train no experts at all and refuse such requests."""
 CONSENTING: Final = 3
 """One in so many requests lets plans send quantized parameters and gradients."""
+FEW_DEVICES, FEW_LAYERS, FEW_SAMPLES = 2, 2, 3
+"""Up to so many, a request with experts may leave open which modules run again: each set is another plan."""
 HALF_FROZEN: Final = 6
 """One in so many requests leaves the layers of the body as they are."""
 MEMORY_FRACTIONS: Final = (0.94, 0.94, 0.1, 0.05, 0.035, 0.025)
@@ -131,7 +134,7 @@ def small_request(number: int) -> PlanRequest:
     # Experts have two axes of their own: few devices leave enough to try.
     most = 4 if has_experts and random.random() < 0.9 else 8
     cluster = small_cluster(random, system, most=most)
-    return PlanRequest(
+    request = PlanRequest(
         workload=workload,
         cluster=cluster,
         job=Job(
@@ -146,3 +149,22 @@ def small_request(number: int) -> PlanRequest:
         solver=SolverLimits(time_limit_seconds=600),
         profiles=(builtin_profile(f"{system}/published"),),
     )
+    opens = has_experts and not _tries_sets(request)
+    return _with_one_mode(request, number) if opens else request
+
+
+def _tries_sets(request: PlanRequest) -> bool:
+    """Whether trying every set of modules that may run again takes little, or nothing is to be tried."""
+    framework = framework_by_name(request.job.framework)
+    if framework.recompute_grain is not Grain.JOB or not framework.limits.recompute_modules:
+        return True
+    devices, samples = request.cluster.num_devices, request.job.global_batch_size
+    layers = sum(run.count for run in request.workload.runs if run.layer.kind == DECODER)
+    return devices <= FEW_DEVICES and layers <= FEW_LAYERS and samples <= FEW_SAMPLES
+
+
+def _with_one_mode(request: PlanRequest, number: int) -> PlanRequest:
+    """Return a request with one mode of recomputation for all layers, that of all modules or of none."""
+    mode = RecomputeMode.FULL if number % 2 else RecomputeMode.NONE
+    constraints = request.constraints
+    return replace(request, constraints=replace(constraints, fixed={**constraints.fixed, "recompute": mode}))
