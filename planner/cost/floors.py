@@ -406,12 +406,9 @@ class Floors:
         traffic = self._replicas.of(mesh, sharding, further=further)
         work = self.family(mesh).work(modes, count, traffic)
         updates = self.model.setting.num_layers * traffic[0].update_ns if len(traffic) == 1 else 0
-        least = self._spread_ns(
-            mesh, work, places, micro_batches, mesh.pipeline_parallel, updates, apart=apart
+        return self._bound_ns(
+            mesh, work, places, micro_batches, mesh.pipeline_parallel, updates, most=most, apart=apart
         )
-        if most is None:
-            return least
-        return self._capped_ns(mesh, work, places, micro_batches, most, least, apart=apart)
 
     def updated_step_ns(
         self,
@@ -452,10 +449,25 @@ class Floors:
         alone = dict.fromkeys(self._counts, NO_TRAFFIC)
         work = self.family(like).work(modes, count, alone)
         apart = self.model.setting.framework.splits_backward
-        least = self._spread_ns(like, work, places, micro_batches, stages, 0, apart=apart)
+        return self._bound_ns(like, work, places, micro_batches, stages, 0, most=most, apart=apart)
+
+    def _bound_ns(
+        self,
+        mesh: Mesh,
+        work: Work,
+        places: NDArray[np.intp],
+        micro_batches: NDArray[np.int64],
+        stages: int | NDArray[np.int64],
+        updates: int,
+        *,
+        most: NDArray[np.int64] | None,
+        apart: bool,
+    ) -> Floats:
+        """Return the bound of all stages' work; with ``most`` also by the layers that each may hold."""
+        least = self._spread_ns(mesh, work, places, micro_batches, stages, updates, apart=apart)
         if most is None:
             return least
-        return self._capped_ns(like, work, places, micro_batches, most, least, apart=apart)
+        return self._capped_ns(mesh, work, places, micro_batches, most, least, apart=apart)
 
     def _capped_ns(
         self,
